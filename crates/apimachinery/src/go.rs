@@ -8,7 +8,7 @@ pub mod url;
 
 use serde_json::{Number, Value};
 
-pub use self::strconv::{atoi, parse_int, parse_uint};
+pub use self::strconv::{atoi, parse_float, parse_int, parse_uint};
 
 /// Quotes a string as `strconv.Quote` does: in double quotes, with unprintable characters escaped.
 pub fn quote(text: &str) -> String {

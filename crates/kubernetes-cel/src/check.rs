@@ -63,8 +63,6 @@ pub fn check(mut expr: Expr, variables: &Variables) -> Result<Checked, Vec<Issue
         bindings: Vec::new(),
         bound: Vec::new(),
         issues: Vec::new(),
-        mixed: Vec::new(),
-        may_mix: false,
     };
     let result = checker.expr(&mut expr);
     if !checker.issues.is_empty() {
@@ -85,9 +83,8 @@ pub fn check(mut expr: Expr, variables: &Variables) -> Result<Checked, Vec<Issue
     };
     is_constant(&checked.expr, &mut checked.constants);
     let mut patterns = Patterns::default();
-    let mut issues = literal::validate(&checked.expr, &|expr| checked.type_of(expr), &mut patterns);
+    let issues = literal::validate(&checked.expr, &|expr| checked.type_of(expr), &mut patterns);
     checked.patterns = patterns;
-    issues.append(&mut checker.mixed);
     if issues.is_empty() {
         Ok(checked)
     } else {
@@ -104,10 +101,6 @@ struct Checker<'v> {
     /// The bound type variables, in the order of their binding.
     bound: Vec<usize>,
     issues: Vec<Issue>,
-    /// Errors about lists and maps of mixed types, which are reported only if there are no other errors.
-    mixed: Vec<Issue>,
-    /// True for the argument of `format`, which accepts a mixed list.
-    may_mix: bool,
 }
 
 /// The maximum number of parts of a type. Nested maps of maps double a type at each step.
@@ -291,12 +284,10 @@ impl Checker<'_> {
         let has_target = target.is_some();
         let mut types = Vec::new();
         let mut offsets = Vec::new();
-        let outer = std::mem::replace(&mut self.may_mix, function == "format" && has_target);
         for arg in target.as_deref_mut().into_iter().chain(args.iter_mut()) {
             types.push(self.expr(arg));
             offsets.push(arg.offset);
         }
-        self.may_mix = outer;
         if function == "_&&_" || function == "_||_" {
             return self.logical(&types, &offsets);
         }
@@ -473,26 +464,13 @@ impl Checker<'_> {
         true
     }
 
-    /// Joins the types of the items of a list or map, which should all be that of the first item.
-    fn join(&mut self, joined: Option<Type>, found: &Type, expr: &Expr) -> Type {
-        let Some(joined) = joined else {
-            return found.clone();
-        };
-        if self.assign(found, &joined) {
-            return if found.is_dyn() { found.clone() } else { joined };
+    /// Joins the types of the items of a list or map; different ones become `dyn`.
+    fn join(&mut self, joined: Option<Type>, found: &Type) -> Type {
+        match joined {
+            None => found.clone(),
+            Some(joined) if self.assign(found, &joined) && !found.is_dyn() => joined,
+            Some(_) => Type::Dyn,
         }
-        if !self.may_mix {
-            let message = format!(
-                "expected type '{}' but found '{}'",
-                self.shown(&joined),
-                self.shown(found)
-            );
-            self.mixed.push(Issue {
-                offset: expr.offset,
-                message,
-            });
-        }
-        Type::Dyn
     }
 
     fn unwrapped(&mut self, found: Type, optional: bool, expr: &Expr) -> Type {
@@ -517,7 +495,7 @@ impl Checker<'_> {
         for (item, optional) in items {
             let found = self.expr(item);
             let found = self.unwrapped(found, *optional, item);
-            joined = Some(self.join(joined, &found, item));
+            joined = Some(self.join(joined, &found));
         }
         let item = joined.unwrap_or_else(|| self.variable_type());
         Type::list(item)
@@ -530,10 +508,10 @@ impl Checker<'_> {
         let (mut keys, mut values) = (None, None);
         for (key, value, optional) in entries {
             let found = self.expr(key);
-            keys = Some(self.join(keys, &found, key));
+            keys = Some(self.join(keys, &found));
             let found = self.expr(value);
             let found = self.unwrapped(found, *optional, value);
-            values = Some(self.join(values, &found, value));
+            values = Some(self.join(values, &found));
         }
         let key = keys.unwrap_or_else(|| self.variable_type());
         let value = values.unwrap_or_else(|| self.variable_type());

@@ -364,9 +364,10 @@ fn literal_size(literal: &Literal) -> u64 {
     }
 }
 
+/// Returns a constant; a negative one counts as zero.
 fn literal_integer(expr: &Expr) -> Option<u64> {
     match expr.kind {
-        Kind::Literal(Literal::Int(value)) => u64::try_from(value).ok(),
+        Kind::Literal(Literal::Int(value)) => Some(u64::try_from(value).unwrap_or(0)),
         _ => None,
     }
 }

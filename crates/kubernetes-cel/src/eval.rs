@@ -155,9 +155,7 @@ impl<'e, 'a> Interpreter<'_, 'e, 'a> {
             _ => None,
         };
         if test_only {
-            return Ok(Value::Bool(
-                found.is_some_and(|value| !matches!(value, Value::Null)),
-            ));
+            return Ok(Value::Bool(found.is_some()));
         }
         found.map_or_else(|| error(format!("no such key: {field}")), Ok)
     }

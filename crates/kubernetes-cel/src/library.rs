@@ -1,6 +1,7 @@
 //! The functions and operators on values: [`call`].
 
 mod convert;
+mod format;
 mod lists;
 mod network;
 mod operator;

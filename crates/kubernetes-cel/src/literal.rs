@@ -73,7 +73,53 @@ pub(crate) fn validate<'t>(
     arguments(expr, "find", &mut is_bad_pattern, &mut others);
     arguments(expr, "findAll", &mut is_bad_pattern, &mut others);
     formats(expr, type_of, &mut issues);
+    mixed(expr, type_of, &mut issues);
     issues
+}
+
+/// Checks that the items of lists and maps have the type of the first one. The arguments of `format` may be mixed.
+fn mixed<'t>(expr: &Expr, type_of: &dyn Fn(&Expr) -> &'t Type, issues: &mut Vec<Issue>) {
+    let item_type = |item: &Expr, optional: bool| match type_of(item) {
+        Type::Optional(inner) if optional => &**inner,
+        found => found,
+    };
+    let mut differs = |first: &'t Type, item: &Expr, found: &'t Type| {
+        let differs = first != found;
+        if differs {
+            issues.push(Issue {
+                offset: item.offset,
+                message: format!("expected type '{first}' but found '{found}'"),
+            });
+        }
+        differs
+    };
+    match &expr.kind {
+        Kind::Call { function, .. } if function == "format" => return,
+        Kind::List(items) => {
+            let mut items = items
+                .iter()
+                .map(|(item, optional)| (item, item_type(item, *optional)));
+            if let Some((_, first)) = items.next() {
+                // Only the first difference is reported.
+                items.any(|(item, found)| differs(first, item, found));
+            }
+        }
+        Kind::Map(entries) => {
+            let mut entries = entries
+                .iter()
+                .map(|(key, value, optional)| ((key, type_of(key)), (value, item_type(value, *optional))));
+            if let Some(((_, first_key), (_, first_value))) = entries.next() {
+                for ((key, key_type), (value, value_type)) in entries {
+                    differs(first_key, key, key_type);
+                    differs(first_value, value, value_type);
+                }
+            }
+        }
+        _ => {}
+    }
+    for child in children(expr) {
+        mixed(child, type_of, issues);
+    }
 }
 
 fn arguments(expr: &Expr, wanted: &str, is_bad: &mut dyn FnMut(&Literal) -> bool, issues: &mut Vec<Issue>) {

@@ -232,6 +232,47 @@ async fn times_in_embedded_metadata_take_their_canonical_form() {
 }
 
 #[tokio::test]
+async fn expressions_see_null_in_maps_but_not_in_objects() {
+    let server = ApiServer::builder().build().unwrap();
+    let nullable = json!({"type": "string", "nullable": true});
+    let rules = [
+        "!has(self.text) && !self.?text.hasValue()",
+        "!has(self.object.text) && self.object == self.object",
+        "has(self.map.key) && 'key' in self.map && self.map.?key.hasValue()",
+        "self.?text.orValue('none') == 'none'",
+    ];
+    let spec = json!({
+        "type": "object",
+        "properties": {
+            "text": nullable,
+            "object": {"type": "object", "properties": {"text": nullable}},
+            "map": {"type": "object", "maxProperties": 3, "additionalProperties": nullable},
+        },
+        "x-kubernetes-validations": rules.map(|rule| json!({"rule": rule})),
+    });
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "holders.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "holders", "kind": "Holder"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
+            }],
+        },
+    });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    post(&server, definitions, definition).await.is_done();
+    let holder = json!({
+        "apiVersion": "example.com/v1", "kind": "Holder", "metadata": {"name": "a"},
+        "spec": {"text": null, "object": {"text": null}, "map": {"key": null}},
+    });
+    post(&server, "/apis/example.com/v1/namespaces/default/holders", holder)
+        .await
+        .is_done();
+}
+
+#[tokio::test]
 async fn fields_that_no_scale_has_are_warned_about() {
     let server = server().await;
     post(&server, WIDGETS, widget("a", &json!({"n": 1})))

@@ -130,6 +130,29 @@ fn check_host(host: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns the parameters of a query. Like `url.Query`, it ignores those with a semicolon or an invalid escape.
+///
+/// ```
+/// let query = apimachinery::go::url::parse_query("a+b=%31&c&d;e=1&f=%zz");
+/// assert_eq!(query, [("a b".to_owned(), "1".to_owned()), ("c".to_owned(), String::new())]);
+/// ```
+pub fn parse_query(text: &str) -> Vec<(String, String)> {
+    let decode = |part: &str| unescape(&part.replace('+', " "), false).ok();
+    let parts = text
+        .split('&')
+        .filter(|part| !part.is_empty() && !part.contains(';'));
+    let pairs = parts.map(|part| part.split_once('=').unwrap_or((part, "")));
+    pairs
+        .filter_map(|(key, value)| Some((decode(key)?, decode(value)?)))
+        .collect()
+}
+
+/// Percent-decodes a path or a part of one, in which `+` is a plus. Invalid UTF-8 is replaced. Returns `None` for an
+/// invalid escape.
+pub fn unescape_path(text: &str) -> Option<String> {
+    unescape(text, false).ok()
+}
+
 fn unescape(text: &str, host: bool) -> Result<String, String> {
     let mut out = Vec::with_capacity(text.len());
     let bytes = text.as_bytes();
@@ -138,6 +161,7 @@ fn unescape(text: &str, host: bool) -> Result<String, String> {
         if *byte == b'%' {
             let digits = bytes.get(index + 1..index + 3);
             let value = digits
+                .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))
                 .and_then(|digits| std::str::from_utf8(digits).ok())
                 .and_then(|digits| u8::from_str_radix(digits, 16).ok());
             let Some(value) = value else {

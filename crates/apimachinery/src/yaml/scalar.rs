@@ -175,7 +175,7 @@ pub(super) fn go_syntax(value: &Value) -> String {
 
 fn number(text: &str) -> Option<Scalar> {
     match text.as_bytes().first()? {
-        b'.' => float(text),
+        b'.' => go::parse_float(text).map(Scalar::Float),
         b'0'..=b'9' | b'+' | b'-' => {
             let digits = text.replace('_', "");
             integer(&digits).or_else(|| float(&digits))

@@ -6,6 +6,9 @@ use apimachinery::time::{self as clock, OffsetTime, Timestamp};
 use super::{Called, Context};
 use crate::value::{Opaque, Value};
 
+/// The error for bytes that are not UTF-8.
+pub(super) const NOT_TEXT: &str = "invalid UTF-8 in bytes, cannot convert to string";
+
 pub(super) fn call<'a>(function: &str, args: &[Value<'a>], context: &Context<'_>) -> Called<'a> {
     let [value] = args else { return None };
     let refuse = |to: &str| format!("type conversion error from '{}' to '{to}'", value.type_name());
@@ -26,7 +29,10 @@ pub(super) fn call<'a>(function: &str, args: &[Value<'a>], context: &Context<'_>
         "bytes" | "string" if !context.work.make(usize::try_from(value.size()).unwrap_or(0)) => {
             Err(refuse(function))
         }
-        "string" => to_text(value).map(Value::text).ok_or_else(|| refuse("string")),
+        "string" => to_text(value).map(Value::text).ok_or_else(|| match value {
+            Value::Bytes(_) => NOT_TEXT.to_owned(),
+            _ => refuse("string"),
+        }),
         "bytes" => match value {
             Value::Bytes(_) => Ok(value.clone()),
             Value::String(text) => Ok(Value::Bytes(text.as_bytes().into())),
@@ -112,6 +118,8 @@ fn to_uint(value: &Value<'_>) -> Option<Result<u64, String>> {
             let fits = (0.0..1.844_674_407_370_955e19).contains(value);
             Some(if fits { Ok(*value as u64) } else { Err(overflow()) })
         }
+        // The standard library would accept a sign.
+        Value::String(text) if text.starts_with('+') => None,
         Value::String(text) => text.parse().ok().map(Ok),
         _ => None,
     }
@@ -123,7 +131,7 @@ fn to_double(value: &Value<'_>) -> Option<f64> {
         Value::Double(value) => Some(*value),
         Value::Int(value) => Some(*value as f64),
         Value::Uint(value) => Some(*value as f64),
-        Value::String(text) => text.parse().ok(),
+        Value::String(text) => go::parse_float(text),
         _ => None,
     }
 }

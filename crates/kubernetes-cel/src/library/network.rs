@@ -89,12 +89,8 @@ fn of_url<'a>(function: &str, url: &url::Url) -> Option<Value<'a>> {
 
 fn query<'a>(raw: &str) -> Value<'a> {
     let mut found: BTreeMap<String, Vec<Value<'a>>> = BTreeMap::new();
-    for part in raw.split('&').filter(|part| !part.is_empty()) {
-        let (key, value) = part.split_once('=').unwrap_or((part, ""));
-        found
-            .entry(decoded(key))
-            .or_default()
-            .push(Value::text(decoded(value)));
+    for (key, value) in url::parse_query(raw) {
+        found.entry(key).or_default().push(Value::text(value));
     }
     let mut entries = Entries::default();
     for (key, values) in found {
@@ -102,23 +98,6 @@ fn query<'a>(raw: &str) -> Value<'a> {
         let _ = entries.insert(Value::text(key), Value::List(List::new(values)));
     }
     Value::Map(Map::new(entries))
-}
-
-fn decoded(text: &str) -> String {
-    let mut out = Vec::new();
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'+' => out.push(b' '),
-            b'%' => {
-                let digits: Vec<u8> = bytes.by_ref().take(2).collect();
-                let digits = String::from_utf8_lossy(&digits).into_owned();
-                out.extend(u8::from_str_radix(&digits, 16).ok());
-            }
-            _ => out.push(byte),
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 fn of_ip<'a>(function: &str, ip: IpAddr) -> Option<Value<'a>> {

@@ -1,10 +1,9 @@
 //! Functions of strings, regular expressions and named formats.
 
 use apimachinery::go::{base64, url};
-use apimachinery::{go, names, time};
+use apimachinery::{names, time};
 
-use super::convert::to_text;
-use super::{Called, Context};
+use super::{Called, Context, format};
 use crate::value::{List, Opaque, Text, Value};
 use crate::work::Work;
 
@@ -32,16 +31,24 @@ pub(super) fn call<'a>(function: &str, args: &[Value<'a>], context: &Context<'_>
         ("findAll", [Value::String(pattern), Value::Int(limit)]) => find_all(text, pattern, *limit, context),
         ("charAt", [Value::Int(index)]) => char_at(text, *index, characters()),
         ("indexOf", [Value::String(part)]) => Ok(Value::Int(index_of(text, part, 0))),
+        // An empty part is found at any position, even outside of the string.
+        ("indexOf" | "lastIndexOf", [Value::String(part), Value::Int(at)]) if part.is_empty() => {
+            Ok(Value::Int(*at))
+        }
+        ("indexOf" | "lastIndexOf", [Value::String(_), Value::Int(at)]) if *at >= characters() => {
+            Ok(Value::Int(-1))
+        }
         ("indexOf", [Value::String(part), Value::Int(from)]) => match usize::try_from(*from) {
-            Ok(start) if *from < characters() => Ok(Value::Int(index_of(text, part, start))),
-            Ok(_) if part.is_empty() || *from == characters() => Ok(Value::Int(-1)),
-            _ => Err(format!("index out of range: {from}")),
+            Ok(start) => Ok(Value::Int(index_of(text, part, start))),
+            Err(_) => Err(format!("index out of range: {from}")),
         },
         ("lastIndexOf", [Value::String(part)]) => Ok(Value::Int(last_index_of(text, part, i64::MAX))),
-        ("lastIndexOf", [Value::String(part), Value::Int(to)]) if (0..characters().max(1)).contains(to) => {
+        ("lastIndexOf", [Value::String(_), Value::Int(to)]) if *to < 0 => {
+            Err(format!("index out of range: {to}"))
+        }
+        ("lastIndexOf", [Value::String(part), Value::Int(to)]) => {
             Ok(Value::Int(last_index_of(text, part, *to)))
         }
-        ("lastIndexOf", [Value::String(_), Value::Int(to)]) => Err(format!("index out of range: {to}")),
         ("lowerAscii", []) => copied(text.len(), work, || text.to_ascii_lowercase()),
         ("upperAscii", []) => copied(text.len(), work, || text.to_ascii_uppercase()),
         ("trim", []) => Ok(Value::String(text.part_of(text.trim()))),
@@ -53,7 +60,7 @@ pub(super) fn call<'a>(function: &str, args: &[Value<'a>], context: &Context<'_>
         ("split", [Value::String(separator), Value::Int(count)]) => split(text, separator, *count, work),
         ("substring", [Value::Int(from)]) => substring(text, *from, characters()),
         ("substring", [Value::Int(from), Value::Int(to)]) => substring(text, *from, *to),
-        ("format", [Value::List(list)]) => format(text, list, work).map(Value::text),
+        ("format", [Value::List(list)]) => format::format(text, list, work).map(Value::text),
         ("jsonpatch.escapeKey", []) => copied(text.len().saturating_mul(2), work, || {
             text.replace('~', "~0").replace('/', "~1")
         }),
@@ -86,7 +93,7 @@ fn on_others<'a>(function: &str, args: &[Value<'a>]) -> Called<'a> {
     }
 }
 
-const TOO_LARGE: &str = "result is too large";
+pub(super) const TOO_LARGE: &str = "result is too large";
 
 /// Returns a new string with at most `len` bytes, if enough memory is left.
 fn copied<'a>(len: usize, work: &Work, make: impl FnOnce() -> String) -> Result<Value<'a>, String> {
@@ -229,155 +236,6 @@ fn quote(text: &str) -> String {
     }
     out.push('"');
     out
-}
-
-/// Formats arguments by a format string: `'%s: %d'.format([…])`.
-fn format(text: &str, args: &List<'_>, work: &Work) -> Result<String, String> {
-    let mut out = Output {
-        text: String::new(),
-        work,
-    };
-    let mut args = args.iter();
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        if c != '%' {
-            out.text.push(c);
-            continue;
-        }
-        if chars.next_if_eq(&'%').is_some() {
-            out.text.push('%');
-            continue;
-        }
-        let mut precision = None;
-        if chars.next_if_eq(&'.').is_some() {
-            let mut digits = String::new();
-            while let Some(digit) = chars.next_if(char::is_ascii_digit) {
-                digits.push(digit);
-            }
-            precision = digits.parse::<usize>().ok().map(|digits| digits.min(100));
-        }
-        let verb = chars
-            .next()
-            .ok_or_else(|| "unexpected end of format string".to_owned())?;
-        let arg = args.next().ok_or_else(|| "index 0 out of range".to_owned())?;
-        match verb {
-            's' => out.shown(&arg)?,
-            _ if !work.make(
-                usize::try_from(arg.size())
-                    .unwrap_or(usize::MAX)
-                    .saturating_mul(2),
-            ) =>
-            {
-                return Err(TOO_LARGE.to_owned());
-            }
-            _ => out.push(&format_one(verb, precision, &arg)?)?,
-        }
-    }
-    Ok(out.text)
-}
-
-/// A string under construction with a maximum length.
-struct Output<'w> {
-    text: String,
-    work: &'w Work,
-}
-
-impl Output<'_> {
-    fn push(&mut self, text: &str) -> Result<(), String> {
-        if !self.work.spend(1) || !self.work.make(text.len()) {
-            return Err(TOO_LARGE.to_owned());
-        }
-        self.text.push_str(text);
-        Ok(())
-    }
-
-    fn shown(&mut self, value: &Value<'_>) -> Result<(), String> {
-        match value {
-            Value::Null => self.push("null"),
-            Value::String(text) => self.push(text),
-            Value::List(list) => {
-                self.push("[")?;
-                for (index, item) in list.iter().enumerate() {
-                    self.push(if index == 0 { "" } else { ", " })?;
-                    self.shown(&item)?;
-                }
-                self.push("]")
-            }
-            Value::Map(map) => {
-                if !self
-                    .work
-                    .make(map.len().saturating_mul(2 * size_of::<Value<'_>>()))
-                {
-                    return Err(TOO_LARGE.to_owned());
-                }
-                let mut entries = Vec::with_capacity(map.len());
-                for (key, value) in map.entries() {
-                    let mut entry = Output {
-                        text: String::new(),
-                        work: self.work,
-                    };
-                    entry.shown(&key)?;
-                    entry.push(": ")?;
-                    entry.shown(&value)?;
-                    entries.push(entry.text);
-                }
-                entries.sort();
-                self.push(&format!("{{{}}}", entries.join(", ")))
-            }
-            Value::Type(name) => self.push(name),
-            other => self.push(&to_text(other).unwrap_or_else(|| other.type_name().to_owned())),
-        }
-    }
-}
-
-fn format_one(verb: char, precision: Option<usize>, arg: &Value<'_>) -> Result<String, String> {
-    let refuse = || {
-        format!(
-            "error during formatting: %{verb} does not accept a value of type {}",
-            arg.type_name()
-        )
-    };
-    Ok(match (verb, arg) {
-        ('d', Value::Int(value)) => value.to_string(),
-        ('d', Value::Uint(value)) => value.to_string(),
-        ('d', Value::Double(value)) if value.is_nan() || value.is_infinite() => go::float(*value),
-        ('f', Value::Double(value)) => format!("{value:.*}", precision.unwrap_or(6)),
-        ('e', Value::Double(value)) => {
-            let text = format!("{value:.*e}", precision.unwrap_or(6));
-            let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-            let (sign, size) = exponent
-                .strip_prefix('-')
-                .map_or(('+', exponent), |size| ('-', size));
-            format!("{mantissa}e{sign}{size:0>2}")
-        }
-        ('b', Value::Bool(flag)) => u8::from(*flag).to_string(),
-        ('b', Value::Int(value)) => signed(*value, |size| format!("{size:b}")),
-        ('b', Value::Uint(value)) => format!("{value:b}"),
-        ('o', Value::Int(value)) => signed(*value, |size| format!("{size:o}")),
-        ('o', Value::Uint(value)) => format!("{value:o}"),
-        ('x', Value::Int(value)) => signed(*value, |size| format!("{size:x}")),
-        ('X', Value::Int(value)) => signed(*value, |size| format!("{size:X}")),
-        ('x', Value::Uint(value)) => format!("{value:x}"),
-        ('X', Value::Uint(value)) => format!("{value:X}"),
-        ('x', Value::String(text)) => text.bytes().map(|byte| format!("{byte:02x}")).collect(),
-        ('X', Value::String(text)) => text.bytes().map(|byte| format!("{byte:02X}")).collect(),
-        ('x', Value::Bytes(bytes)) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
-        ('X', Value::Bytes(bytes)) => bytes.iter().map(|byte| format!("{byte:02X}")).collect(),
-        ('d' | 'f' | 'e' | 'b' | 'o' | 'x' | 'X', _) => return Err(refuse()),
-        _ => {
-            return Err(format!(
-                "could not parse formatting clause: unrecognized formatting clause \"{verb}\""
-            ));
-        }
-    })
-}
-
-fn signed(value: i64, show: fn(u64) -> String) -> String {
-    format!(
-        "{}{}",
-        if value < 0 { "-" } else { "" },
-        show(value.unsigned_abs())
-    )
 }
 
 const FORMATS: [&str; 13] = [

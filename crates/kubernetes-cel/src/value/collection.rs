@@ -255,10 +255,14 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Returns a field by its name in expressions, which is escaped in objects and plain in maps.
+    /// Returns a field by its name in expressions, which is escaped in objects and plain in maps. In an object with a
+    /// schema, a field that is null is missing.
     pub(crate) fn select(&self, name: &str) -> Option<Value<'a>> {
         match self {
-            Self::Json(_, Some(schema)) if !schema.is_map() => self.field(&unescape(name)),
+            Self::Json(_, Some(schema)) if !schema.is_map() => {
+                let found = self.field(&unescape(name));
+                found.filter(|value| !matches!(value, Value::Null))
+            }
             _ => self.field(name),
         }
     }

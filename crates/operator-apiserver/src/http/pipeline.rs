@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apimachinery::go::url;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, USER_AGENT};
 use http::request::Parts;
@@ -26,7 +27,7 @@ use crate::http::router;
 use crate::http::upgrade::Upgrade;
 use crate::identity::authn::{self, User};
 use crate::identity::authz::Attributes;
-use crate::query::{self, Query};
+use crate::query::Query;
 use crate::status::{self, Status};
 use crate::write::Warnings;
 
@@ -71,7 +72,7 @@ async fn answer(
 ) -> Response<Body> {
     let parts = incoming.parts;
     let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let Some(path) = query::decode_path(parts.uri.path()) else {
+    let Some(path) = url::unescape_path(parts.uri.path()) else {
         return Answer::text(StatusCode::BAD_REQUEST, "400 Bad Request").into_response();
     };
     let info = RequestInfo::parse(&parts.method, &path, &query);

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use apimachinery::go::quote;
+use apimachinery::go::{quote, url};
 use apimachinery::names;
 use http::HeaderMap;
 
@@ -15,7 +15,6 @@ use super::{
     AUTHENTICATED, MASTERS, NODE_NAME, UNAUTHENTICATED, User, service_account, service_account_groups,
 };
 use crate::identity::authz::{self, Attributes, Authorizer};
-use crate::query;
 use crate::status::{self, Status};
 
 /// The prefix of all headers of an impersonated user.
@@ -59,7 +58,7 @@ fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
     let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, value) in headers {
         if let Some(key) = name.as_str().strip_prefix(EXTRA_PREFIX) {
-            let key = query::decode_path(key).unwrap_or_else(|| key.to_owned());
+            let key = url::unescape_path(key).unwrap_or_else(|| key.to_owned());
             extra.entry(key).or_default().push(text(value));
         }
     }

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use apimachinery::go::quote;
+use apimachinery::go::{quote, url};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 
 use super::{AUTHENTICATED, User};
-use crate::query;
 
 /// The headers of front proxies: `--requestheader-*` of kube-apiserver.
 #[derive(Clone, Debug, Default)]
@@ -94,7 +93,7 @@ impl FrontProxy {
             .map(|prefix| prefix.to_ascii_lowercase());
         let key = prefixes.find_map(|prefix| name.strip_prefix(&prefix).map(str::to_owned))?;
         // A key with an invalid escape is kept as it is.
-        Some(query::decode_path(&key).unwrap_or(key))
+        Some(url::unescape_path(&key).unwrap_or(key))
     }
 
     /// Returns the data of the ConfigMap `extension-apiserver-authentication` about these proxies.
