@@ -49,10 +49,10 @@ const CHECKS: &[(&str, Check)] = &[
     ("email", is_email),
     ("hostname", is_hostname),
     ("ipv4", |text| {
-        text.contains('.') && !text.contains(':') && ip::parse_ip(text).is_some()
+        text.contains('.') && names::sloppy_ip(text).is_some()
     }),
     ("ipv6", |text| text.contains(':') && ip::parse_ip(text).is_some()),
-    ("cidr", |text| ip::parse_cidr(text).is_some()),
+    ("cidr", is_cidr),
     ("mac", ip::is_mac),
     ("uuid", |text| names::is_uuid(text, None)),
     ("uuid3", |text| names::is_uuid(text, Some('3'))),
@@ -75,10 +75,20 @@ const CHECKS: &[(&str, Check)] = &[
     ("k8s-long-name", |text| names::dns1123_subdomain(text).is_empty()),
 ];
 
+/// Returns true for an address and the length of a prefix. Leading zeros are allowed.
+fn is_cidr(text: &str) -> bool {
+    let Some((address, bits)) = text.split_once('/') else {
+        return false;
+    };
+    let most = if address.contains(':') { 128 } else { 32 };
+    let is_number = !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && bits.parse().is_ok_and(|bits: u32| bits <= most) && names::sloppy_ip(address).is_some()
+}
+
 /// A constant pattern. `None` is an error in this file, which the tests detect.
 type Constant = LazyLock<Option<Regex>>;
 
-static SSN: Constant = LazyLock::new(|| Regex::new(r"^[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}$").ok());
+static SSN: Constant = LazyLock::new(|| Regex::new(r"^[0-9]{3}[- ][0-9]{2}[- ][0-9]{4}$").ok());
 static HEX_COLOR: Constant = LazyLock::new(|| Regex::new(r"^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$").ok());
 static RGB_COLOR: Constant = LazyLock::new(|| {
     let part = r"\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*";
@@ -205,7 +215,12 @@ mod tests {
             ("duration", "2 days"),
             ("cidr", "::/0"),
             ("mac", "0000.5e00.5301"),
-            ("ssn", "111-11-1111"),
+            ("ssn", "111-11 1111"),
+            ("ipv4", "001.2.3.4"),
+            ("ipv4", "::ffff:01.2.3.4"),
+            ("ipv6", "::ffff:1.2.3.4"),
+            ("cidr", "01.2.3.0/024"),
+            ("uri", "*"),
             ("uri", "mailto:a@b"),
         ];
         for (format, text) in good {
@@ -214,6 +229,11 @@ mod tests {
         let bad = [
             ("hostname", "a.b"),
             ("email", "a"),
+            ("ssn", "111111111"),
+            ("ipv6", "::ffff:01.2.3.4"),
+            ("cidr", "1.2.3.0/+24"),
+            ("cidr", "::/129"),
+            ("uri", "http://a#b"),
             ("isbn10", "0321751044"),
             ("creditcard", "4111111111111112"),
             ("uuid3", "f47ac10b-58cc-4372-a567-0e02b2c3d479"),

@@ -1,5 +1,9 @@
 //! Parses URLs like Go's `net/url`: [`parse_request_uri`], [`parse_reference`].
 
+use std::net::IpAddr;
+
+use super::netip;
+
 /// The parts of a parsed URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Url {
@@ -35,7 +39,8 @@ pub fn parse_request_uri(text: &str) -> Result<Url, String> {
 /// Returns an error with Go's text.
 pub fn parse_reference(text: &str) -> Result<Url, String> {
     let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
-    let mut url = parse(rest, false).map_err(|reason| format!("parse {}: {reason}", super::quote(text)))?;
+    let parsed = parse(rest, false).and_then(|url| unescape(fragment, Part::Path).map(|_| url));
+    let mut url = parsed.map_err(|reason| format!("parse {}: {reason}", super::quote(text)))?;
     url.fragment = fragment.to_owned();
     Ok(url)
 }
@@ -46,6 +51,14 @@ fn parse(text: &str, via_request: bool) -> Result<Url, String> {
     }
     if text.is_empty() && via_request {
         return Err("empty url".to_owned());
+    }
+    if text == "*" {
+        let path = text.to_owned();
+        return Ok(Url {
+            raw_path: path.clone(),
+            path,
+            ..Url::default()
+        });
     }
     let (scheme, rest) = split_scheme(text)?;
     let mut url = Url {
@@ -75,7 +88,7 @@ fn parse(text: &str, via_request: bool) -> Result<Url, String> {
         parse_authority(authority, &mut url)?;
         path = tail;
     }
-    url.path = unescape(path, false)?;
+    url.path = unescape(path, Part::Path)?;
     url.raw_path = path.to_owned();
     Ok(url)
 }
@@ -104,25 +117,36 @@ fn parse_authority(authority: &str, url: &mut Url) -> Result<(), String> {
             if !user.chars().all(valid) {
                 return Err("net/url: invalid userinfo".to_owned());
             }
+            unescape(user, Part::Path)?;
             url.user = Some(user.to_owned());
             host
         }
         None => authority,
     };
-    check_host(host)?;
-    url.host = unescape(host, true)?;
+    url.host = parse_host(host)?;
     Ok(())
 }
 
-fn check_host(host: &str) -> Result<(), String> {
-    let port = if host.starts_with('[') {
-        let Some(end) = host.rfind(']') else {
-            return Err("missing ']' in host".to_owned());
-        };
-        host.get(end + 1..).unwrap_or("")
-    } else {
-        host.find(':').and_then(|colon| host.get(colon..)).unwrap_or("")
+/// Parses a host with an optional port. Only an IPv6 address may be in brackets.
+fn parse_host(text: &str) -> Result<String, String> {
+    let Some(address) = text.strip_prefix('[') else {
+        let port = text.find(':').and_then(|colon| text.get(colon..)).unwrap_or("");
+        check_port(port)?;
+        return unescape(text, Part::Host);
     };
+    let (address, port) = address.rsplit_once(']').ok_or("missing ']' in host")?;
+    check_port(port)?;
+    let (address, zone) = address.split_at(address.find("%25").unwrap_or(address.len()));
+    let address = unescape(address, Part::Host)? + &unescape(zone, Part::Zone)?;
+    match netip::parse_addr(&address) {
+        Err(reason) => Err(format!("invalid host: {reason}")),
+        Ok(Some(IpAddr::V4(_))) => Err("invalid IP-literal".to_owned()),
+        Ok(_) => Ok(format!("[{address}]{port}")),
+    }
+}
+
+/// Checks that a port is empty, or has a colon and digits.
+fn check_port(port: &str) -> Result<(), String> {
     let digits = port.strip_prefix(':').unwrap_or(port);
     if !port.is_empty() && (!port.starts_with(':') || !digits.bytes().all(|b| b.is_ascii_digit())) {
         return Err(format!("invalid port {} after host", super::quote(port)));
@@ -137,7 +161,7 @@ fn check_host(host: &str) -> Result<(), String> {
 /// assert_eq!(query, [("a b".to_owned(), "1".to_owned()), ("c".to_owned(), String::new())]);
 /// ```
 pub fn parse_query(text: &str) -> Vec<(String, String)> {
-    let decode = |part: &str| unescape(&part.replace('+', " "), false).ok();
+    let decode = |part: &str| unescape(&part.replace('+', " "), Part::Path).ok();
     let parts = text
         .split('&')
         .filter(|part| !part.is_empty() && !part.contains(';'));
@@ -150,21 +174,31 @@ pub fn parse_query(text: &str) -> Vec<(String, String)> {
 /// Percent-decodes a path or a part of one, in which `+` is a plus. Invalid UTF-8 is replaced. Returns `None` for an
 /// invalid escape.
 pub fn unescape_path(text: &str) -> Option<String> {
-    unescape(text, false).ok()
+    unescape(text, Part::Path).ok()
 }
 
-fn unescape(text: &str, host: bool) -> Result<String, String> {
+/// The parts of a URL that differ in their escapes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// A path, a query, a fragment or a user.
+    Path,
+    Host,
+    /// The zone of an IPv6 address.
+    Zone,
+}
+
+fn unescape(text: &str, part: Part) -> Result<String, String> {
     let mut out = Vec::with_capacity(text.len());
     let bytes = text.as_bytes();
     let mut index = 0;
     while let Some(byte) = bytes.get(index) {
         if *byte == b'%' {
-            let digits = bytes.get(index + 1..index + 3);
-            let value = digits
+            let value = bytes
+                .get(index + 1..index + 3)
                 .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))
                 .and_then(|digits| std::str::from_utf8(digits).ok())
                 .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-            let Some(value) = value else {
+            let Some(value) = value.filter(|value| part.may_escape(*value)) else {
                 let bad: String = text.get(index..).unwrap_or("%").chars().take(3).collect();
                 return Err(format!("invalid URL escape {}", super::quote(&bad)));
             };
@@ -172,7 +206,7 @@ fn unescape(text: &str, host: bool) -> Result<String, String> {
             index += 3;
             continue;
         }
-        if host && (*byte == b' ' || b"\"<>\\^`{|}".contains(byte)) && *byte < 0x80 {
+        if part != Part::Path && byte.is_ascii() && !is_host_character(*byte) {
             let c = char::from(*byte).to_string();
             return Err(format!("invalid character {} in host name", super::quote(&c)));
         }
@@ -180,6 +214,21 @@ fn unescape(text: &str, host: bool) -> Result<String, String> {
         index += 1;
     }
     Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
+impl Part {
+    /// Returns true if a byte may be written as an escape. In a host, only the percent sign and bytes beyond ASCII may.
+    fn may_escape(self, byte: u8) -> bool {
+        match self {
+            Self::Path => true,
+            Self::Host => byte == b'%' || !byte.is_ascii(),
+            Self::Zone => matches!(byte, b'%' | b' ') || is_host_character(byte),
+        }
+    }
+}
+
+fn is_host_character(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"".contains(&byte)
 }
 
 impl Url {
@@ -249,6 +298,40 @@ mod tests {
     use super::*;
 
     #[test]
+    fn invalid_urls_have_the_errors_of_go() {
+        for (text, reason) in [
+            (
+                "http://[a]:",
+                r#"invalid host: ParseAddr("a"): unable to parse IP"#,
+            ),
+            ("http://[1.2.3.4]", "invalid IP-literal"),
+            (
+                "http://[fe80::1%25]",
+                r#"invalid host: ParseAddr("fe80::1%"): zone must be a non-empty string"#,
+            ),
+            ("http://[::1]a", r#"invalid port "a" after host"#),
+            ("http://a:80:90", r#"invalid port ":80:90" after host"#),
+            ("http://a%41b", r#"invalid URL escape "%41""#),
+            ("http://u%zz@a", r#"invalid URL escape "%zz""#),
+            ("http://a#b", r##"invalid character "#" in host name"##),
+            ("http://a^b", r#"invalid character "^" in host name"#),
+        ] {
+            let error = parse_request_uri(text).unwrap_err();
+            assert_eq!(error, format!("parse {}: {reason}", crate::go::quote(text)));
+        }
+        for text in [
+            "http://a<b",
+            "http://a\"b",
+            "http://a%25b",
+            "http://a%e9b",
+            "http://[::ffff:1.2.3.4]",
+        ] {
+            assert!(parse_request_uri(text).is_ok(), "{text}");
+        }
+        assert!(parse_reference("/a#%zz").is_err());
+    }
+
+    #[test]
     fn parts_of_a_url() {
         let url = parse_request_uri("https://user:p@[::1]:80/a%20b?c=d").unwrap();
         assert_eq!(
@@ -259,5 +342,8 @@ mod tests {
         assert!(parse_request_uri("not valid!").is_err());
         assert!(parse_request_uri("http://a b/").is_err());
         assert!(parse_request_uri("/path").is_ok());
+        assert_eq!(parse_request_uri("*").unwrap().escaped_path(), "*");
+        let zone = parse_request_uri("http://[fe80::1%25%65n0]:80").unwrap();
+        assert_eq!((zone.hostname(), zone.port()), ("fe80::1%en0", "80"));
     }
 }

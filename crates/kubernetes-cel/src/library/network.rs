@@ -36,7 +36,9 @@ fn opaque<'a>(value: Opaque) -> Value<'a> {
 
 fn of_text<'a>(function: &str, text: &str) -> Called<'a> {
     Some(match function {
+        // The first parser checks the URL, but does not know fragments.
         "url" => url::parse_request_uri(text)
+            .and_then(|_| url::parse_reference(text))
             .map(|url| opaque(Opaque::Url(url)))
             .map_err(|problem| format!("URL parse error during conversion from string: {problem}")),
         "isURL" => Ok(Value::Bool(url::parse_request_uri(text).is_ok())),
