@@ -76,7 +76,8 @@ impl Quantity {
             .unwrap_or(unsigned.len());
         let (number, suffix) = unsigned.split_at(end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
+        // A quantity without digits is zero.
+        if text.is_empty() || fraction.contains('.') {
             return Err(QuantityError::Format);
         }
         check_suffix(suffix)?;
@@ -523,6 +524,9 @@ mod tests {
             ("-1000m", "-1"),
             (".5", "500m"),
             ("-.5e40", "-100e27"),
+            ("-", "0"),
+            (".", "0"),
+            ("Mi", "0"),
             ("1e1000000000", "100e27"),
             ("-99999999999999999999999999999999999999999999", "-100e27"),
         ] {
@@ -532,10 +536,10 @@ mod tests {
 
     #[test]
     fn invalid_quantities_are_errors_with_a_reason() {
-        for text in ["", "abc", "1 Gi", "1..2", "-", "1Gi1i", "1x"] {
+        for text in ["", "abc", "1 Gi", "1..2", "1Gi1i", "1x"] {
             assert_eq!(Quantity::parse(text).err(), Some(QuantityError::Format), "{text}");
         }
-        for text in ["1iK", "1kk", "1e", "1m5"] {
+        for text in ["1iK", "1kk", "1e", "1m5", "--1", "k2"] {
             assert_eq!(Quantity::parse(text).err(), Some(QuantityError::Suffix), "{text}");
         }
     }

@@ -3,9 +3,9 @@
 
 mod asking;
 
-use asking::{delete, get, merge, post};
+use asking::{delete, get, merge, post, send};
 use bytes::Bytes;
-use http::Request;
+use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use operator_apiserver::ApiServer;
 use serde_json::{Value, json};
@@ -639,4 +639,48 @@ async fn the_families_of_pod_addresses_include_mapped_ones() {
     let ips = json!({"status": {"podIPs": [{"ip": "::ffff:1.2.3.4"}, {"ip": "1.2.3.5"}]}});
     let said = "[status.podIPs[0]: Invalid value: \"::ffff:1.2.3.4\": must not be an IPv4-mapped IPv6 address, status.podIPs: Invalid value: [{\"IP\":\"::ffff:1.2.3.4\"},{\"IP\":\"1.2.3.5\"}]: may specify no more than one IP for each IP family]";
     changes_of(&server, &format!("{PODS}/p/status"), &[(ips, said)]).await;
+}
+
+#[tokio::test]
+async fn the_type_in_a_patch_is_ignored_by_strategic_merge_patches_only() {
+    let server = server();
+    let object =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"b": "c"}});
+    let config_maps = "/api/v1/namespaces/default/configmaps";
+    post(&server, config_maps, object).await.is_done();
+    let path = format!("{config_maps}/a?dryRun=All");
+    let patch = async |media: &str, patch: &Value| {
+        let media = format!("application/{media}-patch+json");
+        send(&server, Method::PATCH, &path, &media, patch).await
+    };
+    for change in [
+        json!({"kind": "Pod"}),
+        json!({"apiVersion": "v2"}),
+        json!({"apiVersion": null}),
+    ] {
+        let answer = patch("strategic-merge", &change).await;
+        assert_eq!(
+            (answer.code, &answer.body["kind"]),
+            (200, &json!("ConfigMap")),
+            "{change}"
+        );
+    }
+    let unnamed = "the name of the object (a based on URL) was undeterminable: name must be provided";
+    for (media, change) in [
+        ("merge", json!({"apiVersion": null})),
+        ("merge", json!({"apiVersion": ""})),
+        ("json", json!([{"op": "remove", "path": "/apiVersion"}])),
+    ] {
+        patch(media, &change).await.is_refused(400, unnamed);
+    }
+    patch("merge", &json!({"kind": null})).await.is_done();
+    // The whole object cannot be copied.
+    for from in [json!({}), json!({"from": ""}), json!({"from": "data"})] {
+        let mut copy = json!({"op": "copy", "path": "/data/d"});
+        copy.as_object_mut()
+            .unwrap()
+            .extend(from.as_object().unwrap().clone());
+        let why = "the server rejected our request due to an error in our request";
+        patch("json", &json!([copy])).await.is_refused(422, why);
+    }
 }

@@ -203,7 +203,11 @@ fn apply_one(document: &mut Value, operation: &Value, budget: &mut Budget) -> Re
             add(document, &path, moved, budget, &names)
         }
         Some("copy") => {
-            let from = segments(field("from").unwrap_or_default());
+            // The whole document cannot be copied.
+            if !names.from.contains('/') {
+                return Err(names.at_from(Fault::NoContainer));
+            }
+            let from = segments(names.from);
             let found = find(document, &from).map_err(|fault| names.at_from(fault))?;
             let found = found.unwrap_or(&Value::Null);
             budget.copy(found)?;
@@ -424,9 +428,9 @@ mod tests {
 
     #[test]
     fn copies_are_limited() {
-        let doubled = |index: usize| json!({"op": "copy", "from": "", "path": format!("/b{index}")});
+        let doubled = |index: usize| json!({"op": "copy", "from": "/d", "path": format!("/d/b{index}")});
         check_error(
-            json!({"a": "x".repeat(1000)}),
+            json!({"d": {"a": "x".repeat(1000)}}),
             (0..40).map(doubled).collect(),
             "exceeding the limit 3145728",
         );
@@ -451,8 +455,8 @@ mod tests {
             let patch = json!({"op": op, "from": "/b", "path": path(DEPTH_MAX - 20)});
             check_error(document, vec![patch], "exceeded max depth");
         }
-        let nesting = vec![json!({"op": "copy", "from": "", "path": "/a"}); 7_200];
-        check_error(json!({}), nesting, "exceeded max depth");
+        let nesting = vec![json!({"op": "copy", "from": "/d", "path": "/d/a"}); 7_200];
+        check_error(json!({"d": {}}), nesting, "exceeded max depth");
     }
 
     #[test]

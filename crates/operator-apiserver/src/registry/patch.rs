@@ -103,6 +103,12 @@ fn patched(write: &Write, live: &Value, patching: &Patching) -> Result<Value, St
     {
         return Err(status::invalid_patch(&shown(), &why));
     }
+    let kind = object::text(&object, &["kind"]);
+    let is_own_kind = kind.is_empty() || kind == write.definition.subject.kind;
+    if !write.definition.is_custom() && object::text(&object, &["apiVersion"]).is_empty() && is_own_kind {
+        // Without a version, the real decoder returns an empty object.
+        object_body::check_name(&Value::Null, &write.name)?;
+    }
     let faults = StrictFaults {
         earlier: patching.faults.clone(),
         duplicates: Vec::new(),
@@ -168,6 +174,12 @@ fn strategic(write: &Write, live: &Value, patch: &Value) -> Result<Value, Status
     })?;
     unstructured::convert(kind, &mut patched, &go_order::position)
         .map_err(|why| status::invalid_patch(&structured_merge::go::plain(patch), &why))?;
+    // The kind of the result is not that of the patch.
+    for field in ["apiVersion", "kind"] {
+        if let (Some(object), Some(value)) = (patched.as_object_mut(), live.get(field)) {
+            object.insert(field.to_owned(), value.clone());
+        }
+    }
     Ok(patched)
 }
 
