@@ -226,6 +226,7 @@ impl Client {
         let options = registry::DeleteOptions {
             grace_period_seconds: options.grace_period_seconds,
             propagation_policy: options.propagation_policy,
+            orphan_dependents: None,
             uid: options.uid,
             resource_version: options.resource_version,
         };

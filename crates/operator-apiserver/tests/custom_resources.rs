@@ -311,3 +311,35 @@ async fn the_options_of_a_delete_are_decoded_by_their_type() {
     let (code, _) = delete_with(&server, &path, &json!({"orphanDependents": false})).await;
     assert_eq!(code, 202);
 }
+
+#[tokio::test]
+async fn namespaces_and_definitions_have_their_own_preconditions() {
+    let server = server().await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}});
+    post(&server, "/api/v1/namespaces", namespace).await.is_done();
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
+    for (path, subject) in [
+        ("/api/v1/namespaces/a", "namespaces \"a\""),
+        (
+            definitions,
+            "customresourcedefinitions.apiextensions.k8s.io \"widgets.example.com\"",
+        ),
+    ] {
+        let live = get(&server, path).await.body;
+        for (what, field) in [("UID", "uid"), ("ResourceVersion", "resourceVersion")] {
+            let (code, refused) = delete_with(&server, path, &json!({"preconditions": {field: "x"}})).await;
+            let found = live["metadata"][field].as_str().unwrap();
+            let why = format!(
+                "Operation cannot be fulfilled on {subject}: Precondition failed: {what} in precondition: x, {what} in object meta: {found}"
+            );
+            assert_eq!((code, refused["message"].as_str()), (409, Some(why.as_str())));
+        }
+    }
+    let (_, deleted) = delete_with(
+        &server,
+        "/api/v1/namespaces/a",
+        &json!({"orphanDependents": false}),
+    )
+    .await;
+    assert_eq!(deleted["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+}

@@ -23,6 +23,8 @@ const POD_GRACE_SECONDS: i64 = 30;
 pub(crate) struct DeleteOptions {
     pub(crate) grace_period_seconds: Option<i64>,
     pub(crate) propagation_policy: Option<String>,
+    /// The older form of the policy.
+    pub(crate) orphan_dependents: Option<bool>,
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
 }
@@ -35,18 +37,30 @@ impl DeleteOptions {
                 .and_then(Value::as_str)
                 .map(str::to_owned)
         };
-        let orphan = options.get("orphanDependents").and_then(Value::as_bool);
-        let by_flag = orphan.map(|orphan| if orphan { "Orphan" } else { "Background" }.to_owned());
         Self {
             grace_period_seconds: options.get("gracePeriodSeconds").and_then(Value::as_i64),
-            propagation_policy: text(&["propagationPolicy"]).or(by_flag),
+            propagation_policy: text(&["propagationPolicy"]),
+            orphan_dependents: options.get("orphanDependents").and_then(Value::as_bool),
             uid: text(&["preconditions", "uid"]),
             resource_version: text(&["preconditions", "resourceVersion"]),
         }
     }
 
+    /// Returns the propagation policy of the request.
+    fn policy(&self, definition: &Definition) -> Option<&str> {
+        let by_flag = self.orphan_dependents.map(|orphan| match orphan {
+            true => "Orphan",
+            false if definition.is("", "namespaces") => "Foreground",
+            false => "Background",
+        });
+        self.propagation_policy.as_deref().or(by_flag)
+    }
+
     /// Checks the preconditions.
     pub(crate) fn check(&self, write: &Write, live: &Value) -> Result<(), Status> {
+        if has_own_storage(&write.definition) {
+            return self.check_in_own_storage(write, live);
+        }
         // These conflicts contain the kind; other conflicts contain the resource.
         let mut subject = write.definition.stored_subject().clone();
         subject.resource.clone_from(&subject.kind);
@@ -77,6 +91,31 @@ impl DeleteOptions {
         }
         Ok(())
     }
+
+    fn check_in_own_storage(&self, write: &Write, live: &Value) -> Result<(), Status> {
+        let checks = [
+            ("UID", &self.uid, object::uid(live)),
+            (
+                "ResourceVersion",
+                &self.resource_version,
+                object::resource_version(live),
+            ),
+        ];
+        for (what, wanted, found) in checks {
+            if let Some(wanted) = wanted.as_ref().filter(|wanted| *wanted != found) {
+                let why = format!(
+                    "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+                );
+                return Err(status::conflict(&write.definition.subject, &write.name, &why));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns true for namespaces and CRDs, whose deletes are implemented separately.
+fn has_own_storage(definition: &Definition) -> bool {
+    definition.is("", "namespaces") || crd::is_definition_table(definition)
 }
 
 /// The result of a delete.
@@ -246,10 +285,10 @@ fn mark(registry: &Registry, definition: &Definition, object: &mut Value, grace:
     let seconds = clock::unix_seconds(registry.clock.now()) + grace;
     let time = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     object::set_meta(object, "deletionTimestamp", Some(time.to_string().into()));
-    // Namespaces and CRDs have their own storage, which does not support grace periods.
     let namespace = definition.is("", "namespaces");
     let definition_of_kind = crd::is_definition_table(definition);
-    if !namespace && !definition_of_kind {
+    // The storage of these kinds does not support grace periods.
+    if !has_own_storage(definition) {
         object::set_meta(object, "deletionGracePeriodSeconds", Some(grace.into()));
     }
     let generation = object::generation(object);
@@ -296,7 +335,7 @@ fn set_policy_finalizers(object: &mut Cow<'_, Value>, definition: &Definition, o
     let has = |name: &str| present.iter().any(|finalizer| finalizer == name);
     // Events have no dependents.
     let no_dependents = definition.subject.resource == "events";
-    let (orphan, foreground) = match options.propagation_policy.as_deref() {
+    let (orphan, foreground) = match options.policy(definition) {
         _ if no_dependents => (false, false),
         Some("Orphan") => (true, false),
         Some("Foreground") => (false, true),

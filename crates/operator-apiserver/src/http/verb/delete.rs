@@ -130,7 +130,8 @@ fn delete_options(call: &Call, write: &mut Write) -> Result<DeleteOptions, Statu
     options::check_delete(call, &body)?;
     let options = DeleteOptions::from_json(&body);
     write.options = body;
-    if options.propagation_policy.is_none() && write.definition.is("batch", "jobs") {
+    let has_policy = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
+    if !has_policy && write.definition.is("batch", "jobs") {
         write.warnings.add(PODS_OF_JOBS_STAY);
     }
     Ok(options)
