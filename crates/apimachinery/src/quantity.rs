@@ -55,6 +55,10 @@ impl Quantity {
     /// See [`QuantityError`].
     pub fn from_json(value: &Value) -> Result<Self, QuantityError> {
         match value {
+            // The decoder does not unescape the text.
+            Value::String(text) if text.contains(|c: char| c.is_control() || matches!(c, '"' | '\\')) => {
+                Err(QuantityError::Format)
+            }
             Value::String(text) => Self::parse(text.trim()),
             Value::Number(number) => Self::parse(&number.to_string()),
             _ => Err(QuantityError::Format),

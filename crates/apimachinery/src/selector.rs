@@ -296,8 +296,8 @@ impl Parser {
             _ => {}
         }
         match self.next() {
-            Token::Symbol("=" | "==") => Ok(Operator::In(vec![self.value(key)?])),
-            Token::Symbol("!=") => Ok(Operator::NotIn(vec![self.value(key)?])),
+            Token::Symbol("=" | "==") => Ok(Operator::In(checked(key, vec![self.value()?])?)),
+            Token::Symbol("!=") => Ok(Operator::NotIn(checked(key, vec![self.value()?])?)),
             Token::Symbol(">") => Ok(Operator::Greater(self.number(key)?)),
             Token::Symbol("<") => Ok(Operator::Less(self.number(key)?)),
             Token::Word(word) if word == "in" => Ok(Operator::In(self.values(key)?)),
@@ -309,11 +309,10 @@ impl Parser {
         }
     }
 
-    fn value(&mut self, key: &str) -> Result<String, String> {
+    fn value(&mut self) -> Result<String, String> {
         match self.peek() {
             Token::Word(value) => {
                 self.next();
-                check_value(key, &value)?;
                 Ok(value)
             }
             Token::End | Token::Symbol(",") => Ok(String::new()),
@@ -325,13 +324,19 @@ impl Parser {
     }
 
     fn number(&mut self, key: &str) -> Result<i64, String> {
-        let value = self.value(key)?;
-        value.parse().map_err(|_| {
+        let value = self.value()?;
+        let number = value.parse().map_err(|_| {
             format!(
-                "unable to parse requirement: values[0]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer",
+                "values[0]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer",
                 go::quote(&value)
             )
-        })
+        });
+        let mut errors: Vec<String> = number.as_ref().err().into_iter().cloned().collect();
+        errors.extend(value_error(key, 0, &value));
+        match number {
+            Ok(number) if errors.is_empty() => Ok(number),
+            _ => Err(unparsable(&errors)),
+        }
     }
 
     fn values(&mut self, key: &str) -> Result<Vec<String>, String> {
@@ -348,7 +353,6 @@ impl Parser {
         loop {
             match self.next() {
                 Token::Word(value) => {
-                    check_value(key, &value)?;
                     values.push(value);
                     match self.next() {
                         Token::Symbol(")") => break,
@@ -382,7 +386,7 @@ impl Parser {
         }
         values.sort();
         values.dedup();
-        Ok(values)
+        checked(key, values)
     }
 }
 
@@ -406,22 +410,39 @@ fn check_key(key: &str) -> Result<(), String> {
     ))
 }
 
-fn check_value(key: &str, value: &str) -> Result<(), String> {
-    let faults = names::label_value(value);
-    if faults.is_empty() {
-        return Ok(());
+/// Checks the values of a requirement, and reports all errors.
+fn checked(key: &str, values: Vec<String>) -> Result<Vec<String>, String> {
+    let indexed = values.iter().enumerate();
+    let errors: Vec<String> = indexed
+        .filter_map(|(index, value)| value_error(key, index, value))
+        .collect();
+    if errors.is_empty() {
+        Ok(values)
+    } else {
+        Err(unparsable(&errors))
     }
-    Err(format!(
-        "unable to parse requirement: values[0][{key}]: Invalid value: {}: {}",
-        go::quote(value),
-        faults.join("; ")
-    ))
+}
+
+fn value_error(key: &str, index: usize, value: &str) -> Option<String> {
+    let faults = names::label_value(value);
+    (!faults.is_empty()).then(|| {
+        let (value, faults) = (go::quote(value), faults.join("; "));
+        format!("values[{index}][{key}]: Invalid value: {value}: {faults}")
+    })
+}
+
+fn unparsable(errors: &[String]) -> String {
+    let shown = match errors {
+        [error] => error.clone(),
+        errors => format!("[{}]", errors.join(", ")),
+    };
+    format!("unable to parse requirement: {shown}")
 }
 
 /// A field selector: fields that must, or must not, equal a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
-    /// The terms, in order.
+    /// The terms, sorted as texts.
     pub terms: Vec<FieldTerm>,
 }
 
@@ -447,7 +468,9 @@ impl FromStr for FieldSelector {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let terms = split_terms(text)
+        let mut terms = split_terms(text);
+        terms.sort();
+        let terms = terms
             .into_iter()
             .filter(|term| !matches!(term.as_str(), "" | "=" | "=="))
             .map(|term| parse_term(&term, text))

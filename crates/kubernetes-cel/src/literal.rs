@@ -7,7 +7,7 @@ use crate::ast::{Expr, Issue, Kind, Literal, children};
 use crate::library;
 use crate::regexp::{self, Patterns};
 use crate::types::Type;
-use crate::value::Value;
+use crate::value::{List, Value};
 
 /// The argument types of each clause of a format string, with their names and messages in errors.
 const CLAUSES: &[(char, &[&str], &str)] = &[
@@ -263,33 +263,86 @@ fn misfit<'t>(arg: &Expr, allowed: &[&str], type_of: &dyn Fn(&Expr) -> &'t Type)
     }
 }
 
+/// The conversions that are evaluated before the evaluation of the expression, and the types that they accept.
+const CONVERSIONS: [(&str, &[&str]); 8] = [
+    ("bool", &["bool", "string"]),
+    ("bytes", &["bytes", "string"]),
+    ("double", &["double", "int", "string", "uint"]),
+    ("duration", &["google.protobuf.Duration", "int", "string"]),
+    (
+        "int",
+        &[
+            "int",
+            "uint",
+            "double",
+            "string",
+            "google.protobuf.Duration",
+            "google.protobuf.Timestamp",
+        ],
+    ),
+    (
+        "string",
+        &[
+            "string",
+            "bool",
+            "bytes",
+            "int",
+            "uint",
+            "double",
+            "google.protobuf.Duration",
+            "google.protobuf.Timestamp",
+        ],
+    ),
+    ("timestamp", &["google.protobuf.Timestamp", "int", "string"]),
+    ("uint", &["uint", "int", "double", "string"]),
+];
+
 /// Evaluates the conversions of constants and compiles the constant patterns. The reference implementation does this
 /// before the evaluation.
 ///
 /// # Errors
-/// Returns the reference implementation's error for an invalid constant. Returns the reference implementation's text
-/// for an invalid constant.
+/// Returns the reference implementation's error for an invalid constant.
 pub fn plan(expr: &Expr) -> Result<(), String> {
     children(expr).into_iter().try_for_each(plan)?;
     let Kind::Call { function, args, .. } = &expr.kind else {
         return Ok(());
     };
     match (function.as_str(), args.as_slice()) {
-        ("bool" | "bytes" | "double" | "duration" | "int" | "string" | "timestamp" | "uint", [arg]) => {
-            let Some(value) = constant(arg) else { return Ok(()) };
-            library::call_constant(function, &[value]).map(drop)
-        }
         ("find", [pattern]) | ("findAll", [pattern, ..]) => match &pattern.kind {
             Kind::Literal(Literal::String(text)) => regexp::compile(text).map(drop),
             _ => Ok(()),
+        },
+        (function, [arg]) => match constant(arg) {
+            Some(value) => converted(function, value).unwrap_or(Ok(Value::Null)).map(drop),
+            None => Ok(()),
         },
         _ => Ok(()),
     }
 }
 
+/// Converts a constant; returns `None` for functions that are not conversions.
+fn converted<'a>(function: &str, value: Value<'a>) -> Option<Result<Value<'a>, String>> {
+    let (_, accepted) = CONVERSIONS.iter().find(|(name, _)| *name == function)?;
+    let found = value.type_name().to_owned();
+    Some(match accepted.contains(&found.as_str()) {
+        true => library::call_constant(function, &[value]),
+        false => Err(format!("no such overload: {function}({found})")),
+    })
+}
+
+/// Returns the value of a literal, or of a conversion of one. Of lists, only the type is known.
 fn constant(expr: &Expr) -> Option<Value<'_>> {
-    let Kind::Literal(literal) = &expr.kind else {
-        return None;
-    };
-    Some(Value::of(literal))
+    match &expr.kind {
+        Kind::Literal(literal) => Some(Value::of(literal)),
+        Kind::List(items) => {
+            let is_constant = items.iter().all(|(item, _)| constant(item).is_some());
+            is_constant.then(|| Value::List(List::new(Vec::new())))
+        }
+        Kind::Call { function, args, .. } => match args.as_slice() {
+            [arg] if function == "dyn" => constant(arg),
+            [arg] => converted(function, constant(arg)?)?.ok(),
+            _ => None,
+        },
+        _ => None,
+    }
 }

@@ -121,6 +121,7 @@ fn scan_error_text(error: &ScanError, source: &str) -> String {
             0 => 0,
             lines => lines + 1,
         },
+        ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => next_token_line(source, line),
         _ if from_scanner && line == 1 => 0,
         _ if from_scanner || at_open_end => line,
         _ => line.saturating_sub(1),
@@ -153,11 +154,15 @@ fn problem(kind: &ErrorKind, source: &str) -> (Cow<'static, str>, bool) {
         ErrorKind::UnexpectedEofFlowSequence
         | ErrorKind::UnexpectedEofFlowMapping
         | ErrorKind::UnexpectedEofImplicitFlowMapping
+        | ErrorKind::UnexpectedEofBlockMapping
+        | ErrorKind::UnexpectedEofBlockSequence
         | ErrorKind::MisplacedFlowCollectionEnd => (NO_NODE, false),
         ErrorKind::InvalidTrailingSingleQuotedScalar
         | ErrorKind::InvalidTrailingDoubleQuotedScalar
         | ErrorKind::InvalidBlockScalarIndent => (NO_KEY, false),
         ErrorKind::CommentInterceptedScalar => (NO_KEY, true),
+        ErrorKind::UndeclaredTagHandle => ("found undefined tag handle", false),
+        ErrorKind::InvalidTagEscape => ("did not find URI escaped octet", true),
         ErrorKind::UnclosedQuotedScalar | ErrorKind::InvalidQuotedScalarIndent => {
             ("found unexpected end of stream", true)
         }
@@ -184,4 +189,15 @@ fn problem(kind: &ErrorKind, source: &str) -> (Cow<'static, str>, bool) {
         }
     };
     (problem.into(), from_scanner)
+}
+
+/// Returns the first line after another one that has more than a comment, or the line after the last one.
+fn next_token_line(source: &str, line: usize) -> usize {
+    let is_blank = |text: &str| text.trim_start().is_empty() || text.trim_start().starts_with('#');
+    let lines = source.lines().enumerate().skip(line);
+    let next = lines
+        .filter(|(_, text)| !is_blank(text))
+        .map(|(index, _)| index + 1)
+        .next();
+    next.unwrap_or_else(|| source.lines().count() + 1)
 }

@@ -63,7 +63,7 @@ impl Scalar {
                 return Ok(Self::Text(String::from_utf8_lossy(&bytes).into_owned()));
             }
             "null" | "bool" | "int" | "float" | "timestamp" => {}
-            _ => return Ok(untagged()),
+            _ => return Ok(Self::Text(text.to_owned())),
         }
         let found = match Self::plain(text) {
             Self::Int(integer) if wanted == "float" => Self::Float(integer as f64),

@@ -36,6 +36,7 @@ fn plain_scalars_are_those_of_yaml_1_1() {
         ("!!float 3", json!(3)),
         ("!!binary aGVsbG8=", json!("hello")),
         ("!<x> 1", json!("1")),
+        ("!!boo yes", json!("yes")),
     ] {
         assert_eq!(value(text), expected, "{text}");
     }
@@ -215,6 +216,11 @@ fn errors_have_the_words_and_lines_of_libyaml() {
             "yaml: line 2: found invalid Unicode character escape code",
         ),
         ("a: 'b\n", "yaml: line 2: found unexpected end of stream"),
+        (
+            "a: b\nc\n# d\n\ne: f\n",
+            "yaml: line 5: could not find expected ':'",
+        ),
+        ("a: b\nc\n\n", "yaml: line 4: could not find expected ':'"),
         ("a: 1\nb: 'c' d\n", "yaml: line 1: did not find expected key"),
         ("a: \u{1}\n", "yaml: control characters are not allowed"),
         ("a: !!int x\n", "yaml: cannot decode !!str `x` as a !!int"),

@@ -43,10 +43,6 @@ pub(super) fn call<'a>(function: &str, args: &[Value<'a>], context: &Context<'_>
             Value::String(text) => clock::parse_duration(text)
                 .map(Value::Duration)
                 .map_err(|_| refuse("google.protobuf.Duration")),
-            Value::Int(seconds) => seconds
-                .checked_mul(1_000_000_000)
-                .map(Value::Duration)
-                .ok_or_else(|| "integer overflow".to_owned()),
             _ => Err(refuse("google.protobuf.Duration")),
         },
         "timestamp" => match value {

@@ -6,6 +6,7 @@ mod expression;
 mod path;
 mod policy;
 mod read;
+mod value;
 mod write;
 
 use std::fmt;
@@ -50,11 +51,13 @@ pub enum Family {
     Policies,
     /// Paths and methods, most of which do not exist.
     Paths,
+    /// Unusual values: times, quantities, base64, formats, selectors, YAML and expressions.
+    Values,
 }
 
 impl Family {
     /// All families.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Create,
         Self::Update,
         Self::Patch,
@@ -69,6 +72,7 @@ impl Family {
         Self::Rbac,
         Self::Policies,
         Self::Paths,
+        Self::Values,
     ];
 
     /// Returns the name on the command line.
@@ -89,6 +93,7 @@ impl Family {
             Self::Rbac => "rbac",
             Self::Policies => "policies",
             Self::Paths => "paths",
+            Self::Values => "values",
         }
     }
 
@@ -123,6 +128,7 @@ impl Family {
             Self::Rbac => policy::rbac(making),
             Self::Policies => expression::policies(making),
             Self::Paths => path::paths(making),
+            Self::Values => value::values(making),
         }
     }
 }
