@@ -448,14 +448,11 @@ impl<'a> Loader<'a> {
             && kind != KeyKind::NotANumber
             && mapping.kinds.get(&name).copied().unwrap_or_default() == kind;
         if exists && self.duplicate_bytes < DUPLICATE_BYTES_MAX {
-            let shown = match kind {
-                KeyKind::Text => crate::go::quote(&name),
-                KeyKind::Float => match name.as_str() {
-                    ".inf" => "+Inf".to_owned(),
-                    "-.inf" => "-Inf".to_owned(),
-                    _ => name.clone(),
-                },
-                _ => name.clone(),
+            let shown = match (kind, name.as_str()) {
+                (KeyKind::Text, name) => crate::go::quote(name),
+                (KeyKind::Float, ".inf") => "+Inf".to_owned(),
+                (KeyKind::Float, "-.inf") => "-Inf".to_owned(),
+                (_, name) => name.to_owned(),
             };
             let text = format!("line {line}: key {shown} already set in map");
             self.duplicate_bytes += text.len();

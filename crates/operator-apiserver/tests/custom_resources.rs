@@ -180,10 +180,8 @@ async fn self_decoding_parts_of_a_schema_drop_unknown_fields() {
         .is_refused(400, "boolean or JSON schema expected");
 }
 
-#[tokio::test]
-async fn times_in_embedded_metadata_take_their_canonical_form() {
-    let server = ApiServer::builder().build().unwrap();
-    let holder = json!({"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true});
+/// Creates the CRD of a kind with some properties.
+async fn define_holders(server: &ApiServer, properties: &Value) {
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "holders.example.com"},
@@ -191,12 +189,19 @@ async fn times_in_embedded_metadata_take_their_canonical_form() {
             "group": "example.com", "scope": "Namespaced", "names": {"plural": "holders", "kind": "Holder"},
             "versions": [{
                 "name": "v1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"held": holder}}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
             }],
         },
     });
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    post(&server, definitions, definition).await.is_done();
+    post(server, definitions, definition).await.is_done();
+}
+
+#[tokio::test]
+async fn times_in_embedded_metadata_take_their_canonical_form() {
+    let server = ApiServer::builder().build().unwrap();
+    let holder = json!({"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true});
+    define_holders(&server, &json!({"held": holder})).await;
     let created = async |time: Value| {
         let held =
             json!({"apiVersion": "v1", "kind": "A", "metadata": {"name": "a", "creationTimestamp": time}});
@@ -250,19 +255,7 @@ async fn expressions_see_null_in_maps_but_not_in_objects() {
         },
         "x-kubernetes-validations": rules.map(|rule| json!({"rule": rule})),
     });
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "holders.example.com"},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced", "names": {"plural": "holders", "kind": "Holder"},
-            "versions": [{
-                "name": "v1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
-            }],
-        },
-    });
-    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    post(&server, definitions, definition).await.is_done();
+    define_holders(&server, &json!({"spec": spec})).await;
     let holder = json!({
         "apiVersion": "example.com/v1", "kind": "Holder", "metadata": {"name": "a"},
         "spec": {"text": null, "object": {"text": null}, "map": {"key": null}},

@@ -679,10 +679,11 @@ async fn patches_of_webhooks_are_limited_and_checked() {
     let server = server();
     let hook = Hook::start(
         |review| match review["request"]["name"].as_str().unwrap_or_default() {
-            "copies" => patch(&Value::from(vec![
-                json!({"op": "copy", "from": "", "path": "/data"});
-                7_200
-            ])),
+            "copies" => {
+                let text = json!({"op": "add", "path": "/data", "value": {"k": "x".repeat(1_000)}});
+                let nested = vec![json!({"op": "copy", "from": "/data", "path": "/data/d"}); 7_200];
+                patch(&std::iter::once(text).chain(nested).collect())
+            }
             "doubles" => {
                 let double =
                     |index: usize| json!({"op": "copy", "from": "/data", "path": format!("/data{index}")});
