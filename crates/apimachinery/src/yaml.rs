@@ -331,18 +331,9 @@ impl<'a> Loader<'a> {
             return Ok(());
         }
         let bytes = node.content.size();
-        self.repeat(bytes)?;
+        repeat(&mut self.repeated_bytes, bytes)?;
         let node = node.clone();
         self.anchors.insert(anchor, Anchored { node, bytes });
-        Ok(())
-    }
-
-    /// Counts a copy of a node before it is made.
-    fn repeat(&mut self, bytes: usize) -> Result<(), Error> {
-        self.repeated_bytes += bytes;
-        if self.repeated_bytes > REPEATED_BYTES_MAX {
-            return Err(Error::Message("document contains excessive aliasing".to_owned()));
-        }
         Ok(())
     }
 
@@ -363,17 +354,11 @@ impl<'a> Loader<'a> {
     }
 
     fn alias(&mut self, anchor: usize, place: Place) -> Result<Node, Error> {
-        let contains_itself = || {
-            let line = self.source.lines().nth(place.line.saturating_sub(1));
-            let name = line.map_or(String::new(), |line| alias_name(line, place.column - 1));
-            Error::Message(format!("anchor '{name}' value contains itself"))
+        let Some(anchored) = self.anchors.get(&anchor) else {
+            let name = alias_name(self.source, place.line, place.column - 1);
+            return Err(Error::Message(format!("anchor '{name}' value contains itself")));
         };
-        let bytes = self.anchors.get(&anchor).ok_or_else(contains_itself)?.bytes;
-        self.repeat(bytes)?;
-        let anchored = self
-            .anchors
-            .get(&anchor)
-            .ok_or_else(|| Error::Message("unknown anchor".to_owned()))?;
+        repeat(&mut self.repeated_bytes, anchored.bytes)?;
         Ok(Node {
             place,
             starts_early: false,
@@ -575,6 +560,15 @@ impl Open {
             Contents::Mapping(mapping) => matches!(event, Event::MappingEnd) && mapping.key.is_none(),
         }
     }
+}
+
+/// Adds a copy of a node to the total, before it is made.
+fn repeat(total: &mut usize, bytes: usize) -> Result<(), Error> {
+    *total += bytes;
+    if *total > REPEATED_BYTES_MAX {
+        return Err(Error::Message("document contains excessive aliasing".to_owned()));
+    }
+    Ok(())
 }
 
 /// Estimates the memory of a copy of a value.

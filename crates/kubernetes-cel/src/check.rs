@@ -619,17 +619,7 @@ fn is_constant(expr: &Expr, found: &mut HashSet<u32>) -> bool {
         Kind::List(items) => parts_are && !items.iter().any(|(_, optional)| *optional),
         Kind::Map(entries) => parts_are && !entries.iter().any(|(.., optional)| *optional),
         Kind::Call { function, args, .. } => {
-            const CONVERSIONS: [&str; 8] = [
-                "bool",
-                "bytes",
-                "double",
-                "duration",
-                "int",
-                "string",
-                "timestamp",
-                "uint",
-            ];
-            parts_are && args.len() == 1 && CONVERSIONS.contains(&function.as_str())
+            parts_are && args.len() == 1 && literal::accepted_by(function).is_some()
         }
         _ => false,
     };

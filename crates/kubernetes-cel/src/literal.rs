@@ -320,9 +320,15 @@ pub fn plan(expr: &Expr) -> Result<(), String> {
     }
 }
 
+/// Returns the types that a conversion accepts; `None` for functions that are not conversions.
+pub(crate) fn accepted_by(function: &str) -> Option<&'static [&'static str]> {
+    let (_, accepted) = CONVERSIONS.iter().find(|(name, _)| *name == function)?;
+    Some(accepted)
+}
+
 /// Converts a constant; returns `None` for functions that are not conversions.
 fn converted<'a>(function: &str, value: Value<'a>) -> Option<Result<Value<'a>, String>> {
-    let (_, accepted) = CONVERSIONS.iter().find(|(name, _)| *name == function)?;
+    let accepted = accepted_by(function)?;
     let found = value.type_name().to_owned();
     Some(match accepted.contains(&found.as_str()) {
         true => library::call_constant(function, &[value]),

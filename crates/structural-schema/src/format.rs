@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use apimachinery::go::{ip, url};
+use apimachinery::go::{base64, ip, url};
 use apimachinery::{names, time};
 use regex::Regex;
 
@@ -52,7 +52,7 @@ const CHECKS: &[(&str, Check)] = &[
         text.contains('.') && names::sloppy_ip(text).is_some()
     }),
     ("ipv6", |text| text.contains(':') && ip::parse_ip(text).is_some()),
-    ("cidr", is_cidr),
+    ("cidr", |text| names::sloppy_cidr(text).is_some()),
     ("mac", ip::is_mac),
     ("uuid", |text| names::is_uuid(text, None)),
     ("uuid3", |text| names::is_uuid(text, Some('3'))),
@@ -65,7 +65,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("ssn", |text| matches(&SSN, text)),
     ("hexcolor", |text| matches(&HEX_COLOR, text)),
     ("rgbcolor", |text| matches(&RGB_COLOR, text)),
-    ("byte", |text| matches(&BASE64, text)),
+    ("byte", base64::is_byte_format),
     ("password", |_| true),
     ("date", |text| time::parse_date(text).is_some()),
     ("duration", |text| time::parse_loose_duration(text).is_some()),
@@ -75,16 +75,6 @@ const CHECKS: &[(&str, Check)] = &[
     ("k8s-long-name", |text| names::dns1123_subdomain(text).is_empty()),
 ];
 
-/// Returns true for an address and the length of a prefix. Leading zeros are allowed.
-fn is_cidr(text: &str) -> bool {
-    let Some((address, bits)) = text.split_once('/') else {
-        return false;
-    };
-    let most = if address.contains(':') { 128 } else { 32 };
-    let is_number = !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit());
-    is_number && bits.parse().is_ok_and(|bits: u32| bits <= most) && names::sloppy_ip(address).is_some()
-}
-
 /// A constant pattern. `None` is an error in this file, which the tests detect.
 type Constant = LazyLock<Option<Regex>>;
 
@@ -93,9 +83,6 @@ static HEX_COLOR: Constant = LazyLock::new(|| Regex::new(r"^#?([0-9a-fA-F]{3}|[0
 static RGB_COLOR: Constant = LazyLock::new(|| {
     let part = r"\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*";
     Regex::new(&format!(r"^rgb\({part},{part},{part}\)$")).ok()
-});
-static BASE64: Constant = LazyLock::new(|| {
-    Regex::new(r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$").ok()
 });
 static HOSTNAME: Constant = LazyLock::new(|| {
     let c = r"[a-zA-Z0-9\p{S}\p{L}]";

@@ -28,6 +28,11 @@ pub fn decode(text: &str) -> Result<Vec<u8>, usize> {
     ENGINE.decode(kept).map_err(|_| first_fault(text.as_bytes()))
 }
 
+/// Returns true for OpenAPI's format `byte`: base64 that is not empty, and has no line breaks.
+pub fn is_byte_format(text: &str) -> bool {
+    !text.is_empty() && !text.contains(['\r', '\n']) && decode(text).is_ok()
+}
+
 /// Encodes bytes with padding.
 pub fn encode(bytes: &[u8]) -> String {
     ENGINE.encode(bytes)

@@ -161,7 +161,7 @@ fn check_port(port: &str) -> Result<(), String> {
 /// assert_eq!(query, [("a b".to_owned(), "1".to_owned()), ("c".to_owned(), String::new())]);
 /// ```
 pub fn parse_query(text: &str) -> Vec<(String, String)> {
-    let decode = |part: &str| unescape(&part.replace('+', " "), Part::Path).ok();
+    let decode = |part: &str| unescape(part, Part::Query).ok();
     let parts = text
         .split('&')
         .filter(|part| !part.is_empty() && !part.contains(';'));
@@ -180,8 +180,10 @@ pub fn unescape_path(text: &str) -> Option<String> {
 /// The parts of a URL that differ in their escapes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// A path, a query, a fragment or a user.
+    /// A path, a fragment or a user.
     Path,
+    /// A parameter of a query, in which `+` is a space.
+    Query,
     Host,
     /// The zone of an IPv6 address.
     Zone,
@@ -206,11 +208,13 @@ fn unescape(text: &str, part: Part) -> Result<String, String> {
             index += 3;
             continue;
         }
-        if part != Part::Path && byte.is_ascii() && !is_host_character(*byte) {
+        let of_host = matches!(part, Part::Host | Part::Zone);
+        if of_host && byte.is_ascii() && !is_host_character(*byte) {
             let c = char::from(*byte).to_string();
             return Err(format!("invalid character {} in host name", super::quote(&c)));
         }
-        out.push(*byte);
+        let is_space = part == Part::Query && *byte == b'+';
+        out.push(if is_space { b' ' } else { *byte });
         index += 1;
     }
     Ok(String::from_utf8_lossy(&out).into_owned())
@@ -220,7 +224,7 @@ impl Part {
     /// Returns true if a byte may be written as an escape. In a host, only the percent sign and bytes beyond ASCII may.
     fn may_escape(self, byte: u8) -> bool {
         match self {
-            Self::Path => true,
+            Self::Path | Self::Query => true,
             Self::Host => byte == b'%' || !byte.is_ascii(),
             Self::Zone => matches!(byte, b'%' | b' ') || is_host_character(byte),
         }

@@ -86,8 +86,9 @@ fn is_too_long(first: u8, second: u8) -> bool {
     }
 }
 
-/// Returns the name of the alias at a column, which is counted from zero.
-pub(super) fn alias_name(line: &str, column: usize) -> String {
+/// Returns the name of the alias at a line, which is counted from one, and a column, which is counted from zero.
+pub(super) fn alias_name(source: &str, line: usize, column: usize) -> String {
+    let line = source.lines().nth(line.saturating_sub(1)).unwrap_or_default();
     let is_name = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '_' | '-');
     let rest = line
         .chars()
@@ -101,11 +102,7 @@ pub(super) fn alias_name(line: &str, column: usize) -> String {
 fn scan_error_text(error: &ScanError, source: &str) -> String {
     let marker = error.marker();
     if matches!(error.kind(), ErrorKind::UnknownAnchor) {
-        let line = source
-            .lines()
-            .nth(marker.line().saturating_sub(1))
-            .unwrap_or_default();
-        let name = alias_name(line, marker.col());
+        let name = alias_name(source, marker.line(), marker.col());
         if !name.is_empty() {
             return format!("yaml: unknown anchor '{name}' referenced");
         }

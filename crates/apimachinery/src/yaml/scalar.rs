@@ -216,15 +216,9 @@ fn integer(text: &str) -> Option<Scalar> {
     }
 }
 
-/// Parses a float with a finite value.
+/// Parses a decimal float with a finite value.
 fn float(text: &str) -> Option<Scalar> {
-    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let allowed = |letter: char| letter.is_ascii_digit() || matches!(letter, '.' | 'e' | 'E' | '+' | '-');
-    if !unsigned.starts_with(|first: char| first.is_ascii_digit() || first == '.')
-        || !unsigned.chars().all(allowed)
-    {
-        return None;
-    }
-    let float: f64 = text.parse().ok()?;
-    float.is_finite().then_some(Scalar::Float(float))
+    let is_decimal = text.chars().all(allowed);
+    is_decimal.then(|| go::parse_float(text))?.map(Scalar::Float)
 }

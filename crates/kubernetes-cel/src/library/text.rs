@@ -258,11 +258,6 @@ fn named<'a>(name: &'static str) -> Value<'a> {
     Value::Opaque(Opaque::Format(name).into())
 }
 
-/// Returns true for OpenAPI's format `byte`: base64 that is not empty, and has no line breaks.
-fn is_base64(text: &str) -> bool {
-    !text.is_empty() && !text.contains(['\r', '\n']) && base64::decode(text).is_ok()
-}
-
 /// Validates a string with a named format; returns the violations.
 fn validate<'a>(name: &str, text: &str) -> Value<'a> {
     // A prefix may end with a dash, so it is validated with a suffix.
@@ -285,7 +280,7 @@ fn validate<'a>(name: &str, text: &str) -> Value<'a> {
         "labelValue" => names::label_value(text),
         "uri" => url::parse_request_uri(text).err().into_iter().collect(),
         "uuid" => when(!names::is_uuid(text, None), "does not match the UUID format"),
-        "byte" => when(!is_base64(text), "invalid base64"),
+        "byte" => when(!base64::is_byte_format(text), "invalid base64"),
         "date" => when(time::parse_date(text).is_none(), "invalid date"),
         "datetime" => when(!time::is_date_time(text), "invalid datetime"),
         _ => Vec::new(),

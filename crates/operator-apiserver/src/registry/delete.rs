@@ -58,56 +58,28 @@ impl DeleteOptions {
 
     /// Checks the preconditions.
     pub(crate) fn check(&self, write: &Write, live: &Value) -> Result<(), Status> {
-        if has_own_storage(&write.definition) {
-            return self.check_in_own_storage(write, live);
-        }
-        // These conflicts contain the kind; other conflicts contain the resource.
-        let mut subject = write.definition.stored_subject().clone();
-        subject.resource.clone_from(&subject.kind);
-        let subject = &subject;
-        if let Some(uid) = &self.uid {
-            let found = object::uid(live);
-            if uid != found {
-                return Err(status::conflict(
-                    subject,
-                    &write.name,
-                    &format!(
-                        "the UID in the precondition ({uid}) does not match the UID in record ({found}). The object might have been deleted and then recreated"
-                    ),
-                ));
-            }
-        }
-        if let Some(version) = &self.resource_version {
-            let found = object::resource_version(live);
-            if version != found {
-                return Err(status::conflict(
-                    subject,
-                    &write.name,
-                    &format!(
-                        "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({found}). The object might have been modified"
-                    ),
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_in_own_storage(&self, write: &Write, live: &Value) -> Result<(), Status> {
+        let version = object::resource_version(live);
         let checks = [
-            ("UID", &self.uid, object::uid(live)),
-            (
-                "ResourceVersion",
-                &self.resource_version,
-                object::resource_version(live),
-            ),
+            ("UID", &self.uid, object::uid(live), "deleted and then recreated"),
+            ("ResourceVersion", &self.resource_version, version, "modified"),
         ];
-        for (what, wanted, found) in checks {
-            if let Some(wanted) = wanted.as_ref().filter(|wanted| *wanted != found) {
+        for (what, wanted, found, cause) in checks {
+            let Some(wanted) = wanted.as_ref().filter(|wanted| *wanted != found) else {
+                continue;
+            };
+            if has_own_storage(&write.definition) {
                 let why = format!(
                     "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
                 );
                 return Err(status::conflict(&write.definition.subject, &write.name, &why));
             }
+            let why = format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have been {cause}"
+            );
+            // These conflicts contain the kind; other conflicts contain the resource.
+            let mut subject = write.definition.stored_subject().clone();
+            subject.resource.clone_from(&subject.kind);
+            return Err(status::conflict(&subject, &write.name, &why));
         }
         Ok(())
     }
