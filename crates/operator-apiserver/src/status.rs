@@ -188,6 +188,22 @@ pub(crate) fn apply_conflict(message: &str, causes: Vec<(String, String)>) -> St
     failure(409, "Conflict", message, Some(details))
 }
 
+/// The maximum total size of the errors in a response, in bytes; the first error is always shown. Every field below a
+/// long key has an error that contains the key.
+const ERROR_BYTES_MAX: usize = 16 << 20;
+
+/// Returns the first errors, up to the size limit.
+fn shown(errors: &[field::Error]) -> &[field::Error] {
+    let mut bytes = 0;
+    let end = errors.iter().position(|error| {
+        let is_full = bytes > ERROR_BYTES_MAX;
+        bytes +=
+            error.field.as_str().len() + error.value.as_ref().map_or(0, String::len) + error.detail.len();
+        is_full
+    });
+    errors.get(..end.unwrap_or(errors.len())).unwrap_or(errors)
+}
+
 pub(crate) fn invalid(subject: &NamedResource, name: &str, errors: &[field::Error]) -> Status {
     invalid_listing(subject, name, errors, errors)
 }
@@ -203,10 +219,10 @@ pub(crate) fn invalid_listing(
         "{} {} is invalid: {}",
         subject.kind_name(),
         quote(name),
-        aggregate(errors)
+        aggregate(shown(errors))
     );
     let mut details = details(name, &subject.group, &subject.kind);
-    let causes: Vec<Value> = causes.iter().map(cause).collect();
+    let causes: Vec<Value> = shown(causes).iter().map(cause).collect();
     if !causes.is_empty() {
         details.insert("causes".to_owned(), causes.into());
     }

@@ -25,6 +25,7 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
 const JSON_PATCH: &str = "application/json-patch+json";
@@ -51,8 +52,7 @@ async fn define_widgets(server: &ApiServer) {
         "metadata": {"name": "widgets.example.com"},
         "spec": {"group": "example.com", "scope": "Namespaced", "versions": [version],
             "names": {"plural": "widgets", "kind": "Widget"}}});
-    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    let answer = ask(server, "POST", crds, JSON, &crd.to_string()).await;
+    let answer = ask(server, "POST", DEFINITIONS, JSON, &crd.to_string()).await;
     assert_eq!(answer.code, 201);
 }
 
@@ -450,6 +450,97 @@ async fn errors_that_show_a_whole_list_are_bounded() {
         .is(422);
 }
 
+/// Returns a definition with a schema and a conversion.
+fn definition(schema: Value, conversion: Value) -> String {
+    let version =
+        json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+    json!({"metadata": {"name": "things.example.com"}, "spec": {"group": "example.com", "scope": "Namespaced",
+        "names": {"plural": "things", "kind": "Thing"}, "versions": [version], "conversion": conversion}})
+    .to_string()
+}
+
+#[tokio::test]
+#[ignore = "run by requests_are_answered_with_little_memory"]
+async fn errors_of_definitions_are_bounded() {
+    let server = server().await;
+    let map_list = |keys: Vec<String>| {
+        let items = json!({"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}}});
+        let list = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys,
+            "items": items});
+        definition(
+            json!({"type": "object", "properties": {"list": list}}),
+            Value::Null,
+        )
+    };
+    let refused = async |body: &str, why: &str| {
+        let answer = ask(&server, "POST", DEFINITIONS, JSON, body).await;
+        answer.is_refused(422, why);
+        let length = answer.body.to_string().len();
+        assert!(length < 64 << 20, "{length}");
+        answer.body["details"]["causes"].as_array().unwrap().len()
+    };
+    // Each key has an error that shows all keys.
+    let few = refused(
+        &map_list(vec!["k".to_owned(); 100]),
+        "must not contain duplicate entries",
+    )
+    .await;
+    assert_eq!(few, 99);
+    let many = vec!["k".to_owned(); 100_000];
+    refused(&map_list(many), "must not contain duplicate entries").await;
+    let many = (0..50_000).map(|index| format!("k{index}")).collect();
+    refused(&map_list(many), "entries must all be names of item properties").await;
+    // The limit holds for all versions together.
+    let mut versions: Value = serde_json::from_str(&map_list(vec!["k".to_owned(); 2_000])).unwrap();
+    let one = versions["spec"]["versions"][0].clone();
+    let named = |index: usize| {
+        let mut version = one.clone();
+        version["name"] = format!("v{index}").into();
+        version["schema"]["openAPIV3Schema"]["description"] = index.to_string().into();
+        version
+    };
+    versions["spec"]["versions"] = (0..60).map(named).collect();
+    refused(&versions.to_string(), "must not contain duplicate entries").await;
+    // Each field below a long key has an error that shows the key.
+    let fields: serde_json::Map<String, Value> = (0..100_000)
+        .map(|index| (format!("f{index}"), json!({})))
+        .collect();
+    let below = json!({"type": "object", "properties": {"x".repeat(1_000): {"type": "object", "properties": fields}}});
+    refused(
+        &definition(below, Value::Null),
+        "must not be empty for specified object fields",
+    )
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "run by requests_are_answered_with_little_memory"]
+async fn long_lists_of_definitions_are_validated_in_time() {
+    let server = server().await;
+    let create =
+        async |body: String| ask(&server, "POST", &format!("{DEFINITIONS}?dryRun=All"), JSON, &body).await;
+    let versions: Vec<String> = (0..180_000).map(|index| format!("v{index}")).collect();
+    let webhook =
+        json!({"clientConfig": {"url": "https://example.com/convert"}, "conversionReviewVersions": versions});
+    let conversion = json!({"strategy": "Webhook", "webhook": webhook});
+    create(definition(json!({"type": "object"}), conversion))
+        .await
+        .is(201);
+    let names: Vec<String> = (0..25_000).map(|index| format!("f{index}")).collect();
+    let fields: serde_json::Map<String, Value> = names
+        .iter()
+        .map(|name| (name.clone(), json!({"type": "string"})))
+        .collect();
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}});
+    let mut selectable: Value = serde_json::from_str(&definition(schema, Value::Null)).unwrap();
+    selectable["spec"]["versions"][0]["selectableFields"] = names
+        .iter()
+        .map(|name| json!({"jsonPath": format!(".spec.{name}")}))
+        .collect();
+    let answer = create(selectable.to_string()).await;
+    answer.is_refused(422, "must have at most 8 items");
+}
+
 #[tokio::test]
 #[ignore = "run by requests_are_answered_with_little_memory"]
 async fn large_roles_are_compared_without_their_combinations() {
@@ -747,7 +838,6 @@ fn peak_memory() -> usize {
 async fn the_documents_of_many_resources_take_little_memory() {
     const KINDS: usize = 300;
     let server = ApiServer::builder().build().unwrap();
-    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     for number in 0..KINDS {
         let (plural, kind) = (format!("kind{number}s"), format!("Kind{number}"));
         let version = json!({"name": "v1", "served": true, "storage": true,
@@ -756,7 +846,9 @@ async fn the_documents_of_many_resources_take_little_memory() {
             "metadata": {"name": format!("{plural}.example.com")},
             "spec": {"group": "example.com", "scope": "Namespaced", "versions": [version],
                 "names": {"plural": plural, "kind": kind}}});
-        ask(&server, "POST", crds, JSON, &crd.to_string()).await.is(201);
+        ask(&server, "POST", DEFINITIONS, JSON, &crd.to_string())
+            .await
+            .is(201);
     }
     for (path, accepted) in [
         ("/openapi/v3/apis/example.com/v1", JSON),

@@ -277,7 +277,8 @@ fn validate_spec(crd: &Value, check_bundle: bool, errors: &mut Vec<Error>) {
         ));
     }
     let hoisted = internal::Hoisted::of(versions(crd));
-    validate_versions(crd, &hoisted, &path, errors);
+    let mut shown_keys = 0;
+    validate_versions(crd, &hoisted, &path, &mut shown_keys, errors);
     let names = spec.get("names").and_then(Value::as_object).unwrap_or(&empty);
     for name in ["plural", "singular", "kind", "listKind"] {
         if text(names, name).is_empty() {
@@ -285,7 +286,7 @@ fn validate_spec(crd: &Value, check_bundle: bool, errors: &mut Vec<Error>) {
         }
     }
     validate_names(names, &path.child("names"), errors);
-    validate_hoisted(versions(crd), &hoisted, &path, errors);
+    validate_hoisted(versions(crd), &hoisted, &path, &mut shown_keys, errors);
     let path = path.child("conversion");
     let strategy = crd.pointer("/spec/conversion/strategy").and_then(Value::as_str);
     if let Some(strategy) = strategy.filter(|strategy| preserves_all && *strategy != "None") {
@@ -323,7 +324,13 @@ fn enumeration(path: &Path, value: &str, supported: &[&str], errors: &mut Vec<Er
     }
 }
 
-fn validate_versions(crd: &Value, hoisted: &internal::Hoisted, path: &Path, errors: &mut Vec<Error>) {
+fn validate_versions(
+    crd: &Value,
+    hoisted: &internal::Hoisted,
+    path: &Path,
+    shown_keys: &mut usize,
+    errors: &mut Vec<Error>,
+) {
     let list = versions(crd);
     let mut names_seen = BTreeMap::new();
     for (index, version) in list.iter().enumerate() {
@@ -340,7 +347,13 @@ fn validate_versions(crd: &Value, hoisted: &internal::Hoisted, path: &Path, erro
         }
         validate_deprecation(version, &path, errors);
         if !hoisted.schema {
-            validate_schema(version, has_status(version), &path.child("schema"), errors);
+            validate_schema(
+                version,
+                has_status(version),
+                &path.child("schema"),
+                shown_keys,
+                errors,
+            );
         }
         if !hoisted.subresources {
             column::validate_subresources(version.get("subresources"), &path.child("subresources"), errors);
@@ -379,11 +392,17 @@ fn validate_versions(crd: &Value, hoisted: &internal::Hoisted, path: &Path, erro
 
 /// Validates fields that are equal in all versions. The server's internal form has them at the top, and reports them
 /// there.
-fn validate_hoisted(list: &[Value], hoisted: &internal::Hoisted, path: &Path, errors: &mut Vec<Error>) {
+fn validate_hoisted(
+    list: &[Value],
+    hoisted: &internal::Hoisted,
+    path: &Path,
+    shown_keys: &mut usize,
+    errors: &mut Vec<Error>,
+) {
     let Some(version) = list.first() else { return };
     if hoisted.schema {
         let has_status = list.iter().any(has_status);
-        validate_schema(version, has_status, &path.child("validation"), errors);
+        validate_schema(version, has_status, &path.child("validation"), shown_keys, errors);
     }
     if hoisted.subresources {
         column::validate_subresources(version.get("subresources"), &path.child("subresources"), errors);
@@ -507,7 +526,13 @@ fn validate_names(names: &Map<String, Value>, path: &Path, errors: &mut Vec<Erro
     }
 }
 
-fn validate_schema(version: &Value, has_status: bool, path: &Path, errors: &mut Vec<Error>) {
+fn validate_schema(
+    version: &Value,
+    has_status: bool,
+    path: &Path,
+    shown_keys: &mut usize,
+    errors: &mut Vec<Error>,
+) {
     let Some(source) = schema_of(version) else {
         return;
     };
@@ -542,7 +567,7 @@ fn validate_schema(version: &Value, has_status: bool, path: &Path, errors: &mut 
         has_rules = problems.is_empty();
         errors.extend(problems);
     }
-    errors.extend(keyword::validate(&root, &path, has_rules));
+    errors.extend(keyword::validate(&root, &path, has_rules, shown_keys));
     if let Some(obstacle) = obstacle.filter(|_| errors.len() == before) {
         errors.push(Error::invalid(path, "".into(), obstacle));
     }
@@ -631,7 +656,7 @@ fn validate_status(crd: &Value, errors: &mut Vec<Error>) {
         ));
         return;
     }
-    let names: Vec<&str> = versions(crd)
+    let names: BTreeSet<&str> = versions(crd)
         .iter()
         .map(|version| text_at(version, "/name"))
         .collect();

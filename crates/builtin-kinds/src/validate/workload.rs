@@ -1,5 +1,7 @@
 //! Validates Deployments, ReplicaSets, DaemonSets, StatefulSets and ReplicationControllers.
 
+use std::collections::BTreeSet;
+
 use apimachinery::field::{Error, Path};
 use apimachinery::names;
 use serde_json::{Value, json};
@@ -286,10 +288,10 @@ fn template_of_pods(spec: &Value) -> Value {
     let Some(pod) = template.get_mut("spec").and_then(Value::as_object_mut) else {
         return template;
     };
-    let mut names = Vec::new();
+    let (mut names, mut seen) = (Vec::new(), BTreeSet::new());
     for claim in list(spec, &["volumeClaimTemplates"]) {
         let name = text(claim, &["metadata", "name"]);
-        if !names.contains(&name) {
+        if seen.insert(name) {
             names.push(name);
         }
     }
@@ -297,7 +299,7 @@ fn template_of_pods(spec: &Value) -> Value {
         let source = json!({"claimName": name});
         json!({"name": name, "persistentVolumeClaim": source})
     });
-    let is_claim = |volume: &&Value| names.contains(&text(volume, &["name"]));
+    let is_claim = |volume: &&Value| seen.contains(text(volume, &["name"]));
     let others = list(spec, &["template", "spec", "volumes"]).iter();
     let others = others.filter(|volume| !is_claim(volume)).cloned();
     let volumes: Vec<Value> = claims.chain(others).collect();

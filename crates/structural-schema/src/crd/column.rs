@@ -1,5 +1,7 @@
 //! Validates printer columns, subresource paths and selectable fields.
 
+use std::collections::BTreeSet;
+
 use apimachinery::field::{Error, Path};
 use serde_json::Value;
 
@@ -122,7 +124,7 @@ pub(super) fn validate_selectable_fields(
             Node::default()
         }
     };
-    let mut seen: Vec<Path> = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, field) in fields.iter().enumerate() {
         validate_selectable_field(
             field,
@@ -141,7 +143,7 @@ fn validate_selectable_field(
     field: &Value,
     schema: &Node,
     path: &Path,
-    seen: &mut Vec<Path>,
+    seen: &mut BTreeSet<Path>,
     errors: &mut Vec<Error>,
 ) {
     let json_path = text_at(field, "/jsonPath");
@@ -166,9 +168,7 @@ fn validate_selectable_field(
         let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
         errors.push(Error::invalid(path.clone(), json_path.into(), detail));
     }
-    if seen.contains(&target) {
+    if !seen.insert(target) {
         errors.push(Error::duplicate(path.clone(), &json_path.into()));
-    } else {
-        seen.push(target);
     }
 }

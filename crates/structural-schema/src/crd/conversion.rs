@@ -1,5 +1,7 @@
 //! Validates the field `conversion`.
 
+use std::collections::BTreeSet;
+
 use apimachinery::field::{Error, Path};
 use apimachinery::{names, webhook};
 use serde_json::Value;
@@ -80,19 +82,18 @@ fn validate_review_versions(versions: &[Value], path: &Path, errors: &mut Vec<Er
     if versions.is_empty() {
         return errors.push(Error::required(path.clone(), ""));
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, version) in versions.iter().enumerate() {
         let version = version.as_str().unwrap_or("");
         let mut report =
             |detail: String| errors.push(Error::invalid(path.index(index), version.into(), detail));
-        if seen.contains(&version) {
+        if !seen.insert(version) {
             report("duplicate version".to_owned());
             continue;
         }
-        seen.push(version);
         names::dns1035_label(version).into_iter().for_each(report);
     }
-    if !seen.iter().any(|version| ["v1", "v1beta1"].contains(version)) {
+    if !["v1", "v1beta1"].iter().any(|version| seen.contains(version)) {
         let detail = "must include at least one of v1, v1beta1";
         errors.push(Error::invalid(path.clone(), versions.to_vec().into(), detail));
     }

@@ -53,9 +53,13 @@ impl Place {
     }
 }
 
+/// The maximum total size of the keys of map lists in errors, in bytes. The API server shows all keys of a list in the
+/// error of each of them.
+const SHOWN_KEYS_MAX: usize = 8 << 20;
+
 /// Returns the errors of all keywords, followed by those of rules. `with_rules` is true if the schema is structural, so
-/// that rules can be checked.
-pub(super) fn validate(root: &Node, path: &Path, with_rules: bool) -> Vec<Error> {
+/// that rules can be checked. `shown_keys` is the size of the keys in the errors of all schemas of the definition.
+pub(super) fn validate(root: &Node, path: &Path, with_rules: bool, shown_keys: &mut usize) -> Vec<Error> {
     let place = Place {
         cardinality: Some(1),
         has_rules: with_rules,
@@ -64,9 +68,12 @@ pub(super) fn validate(root: &Node, path: &Path, with_rules: bool) -> Vec<Error>
     let mut checker = Checker {
         errors: Vec::new(),
         rules: RuleChecker::default(),
+        shown_keys,
     };
     checker.node(root, path, &place, true);
-    let Checker { mut errors, rules } = checker;
+    let Checker {
+        mut errors, rules, ..
+    } = checker;
     errors.extend(rules.finish(path));
     errors
 }
@@ -86,12 +93,13 @@ fn item_list(node: &Node) -> &[Node] {
         .map_or(&[], |refused| refused.items.as_slice())
 }
 
-struct Checker {
+struct Checker<'s> {
     errors: Vec<Error>,
     rules: RuleChecker,
+    shown_keys: &'s mut usize,
 }
 
-impl Checker {
+impl Checker<'_> {
     fn forbid(&mut self, path: Path, detail: impl Into<String>) {
         self.errors.push(Error::forbidden(path, detail));
     }
@@ -333,17 +341,23 @@ impl Checker {
                 Some(_) => {}
                 None => {
                     let detail = "entries must all be names of item properties";
-                    self.invalid(keys_path.clone(), node.list_map_keys.clone(), detail);
+                    self.invalid_keys(node, keys_path, detail);
                 }
             }
             if !seen.insert(key) {
-                self.invalid(
-                    keys_path.clone(),
-                    node.list_map_keys.clone(),
-                    "must not contain duplicate entries",
-                );
+                self.invalid_keys(node, keys_path, "must not contain duplicate entries");
             }
         }
+    }
+
+    /// Reports all keys of a map list, unless errors have shown too many keys.
+    fn invalid_keys(&mut self, node: &Node, path: &Path, detail: &str) {
+        if *self.shown_keys > SHOWN_KEYS_MAX {
+            return;
+        }
+        let error = Error::invalid(path.clone(), node.list_map_keys.clone().into(), detail);
+        *self.shown_keys += error.value.as_ref().map_or(0, String::len);
+        self.errors.push(error);
     }
 
     /// Checks that items of sets and map lists are not nullable, and that the keys of map lists always have a value.

@@ -1,5 +1,7 @@
 //! Finds problems of schemas that the server accepts but that do not work as intended.
 
+use std::collections::BTreeSet;
+
 use apimachinery::field::Path;
 use apimachinery::go;
 use serde_json::Value;
@@ -163,17 +165,18 @@ fn limits(schema: &Node, path: &Path, linter: &mut Linter) {
     {
         refuse("minimum", "maximum");
     }
-    let mut seen: Vec<&Value> = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, value) in schema.allowed.iter().enumerate() {
-        if seen.contains(&value) {
+        let shown = go::json(value);
+        if seen.contains(&shown) {
             linter.warn(
                 "enum-duplicate",
                 &path.child("enum").index(index),
-                format!("{} is listed twice", go::json(value)),
+                format!("{shown} is listed twice"),
                 "list it once",
             );
         }
-        seen.push(value);
+        seen.insert(shown);
     }
 }
 
