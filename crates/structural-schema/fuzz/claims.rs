@@ -1,10 +1,15 @@
 //! Properties that hold for any input; shared by the fuzz targets and the test `fuzz`.
 
+use apimachinery::field::Error;
 use apimachinery::jsonpath;
 use kubernetes_cel::{self as cel, types::Type};
 use serde_json::{Value, json};
 use structural_schema::Schema;
 use structural_schema::crd::{self, diff, lint};
+
+/// The limit of long values in the errors of a definition, with the last value. Each field can also have an error with a path
+/// of 1 KiB.
+const SHOWN_BYTES_MAX: usize = 9 << 20;
 
 fn parts<const N: usize>(bytes: &[u8]) -> Option<[&[u8]; N]> {
     let parts: Vec<&[u8]> = bytes.splitn(N, |byte| *byte == 0).collect();
@@ -24,8 +29,8 @@ fn definition_of(schema: &Value) -> Value {
     crd
 }
 
-/// Checks that no schema and no object causes a panic, that pruning and defaulting are idempotent, and that a schema
-/// does not differ from itself.
+/// Checks that no schema and no object causes a panic, that the errors are bounded, that pruning and defaulting are
+/// idempotent, and that a schema does not differ from itself.
 pub(crate) fn definition(bytes: &[u8]) {
     let Some([schema, object, old]) = parts::<3>(bytes) else {
         return;
@@ -34,7 +39,12 @@ pub(crate) fn definition(bytes: &[u8]) {
         return;
     };
     let crd = definition_of(&source);
-    let _ = crd::validate_create(&crd);
+    let shown = |error: &Error| error.field.as_str().len() + error.value.as_ref().map_or(0, String::len);
+    let errors: usize = crd::validate_create(&crd).iter().map(shown).sum();
+    assert!(
+        errors < SHOWN_BYTES_MAX + 512 * bytes.len(),
+        "{errors} bytes of errors"
+    );
     let _ = lint::lint(&crd);
     assert!(diff::diff(&crd, &crd).is_empty());
     let (Ok(object), Ok(old)) = (
