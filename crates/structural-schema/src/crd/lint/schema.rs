@@ -167,16 +167,14 @@ fn limits(schema: &Node, path: &Path, linter: &mut Linter) {
     }
     let mut seen = BTreeSet::new();
     for (index, value) in schema.allowed.iter().enumerate() {
-        let shown = go::json(value);
-        if seen.contains(&shown) {
+        if !seen.insert(go::json(value)) {
             linter.warn(
                 "enum-duplicate",
                 &path.child("enum").index(index),
-                format!("{shown} is listed twice"),
+                format!("{} is listed twice", go::json(value)),
                 "list it once",
             );
         }
-        seen.insert(shown);
     }
 }
 
