@@ -1,7 +1,8 @@
-//! Field paths ([`Path`]) and field errors ([`Error`]) with the texts of Kubernetes
+//! Field paths ([`Path`]) and field errors ([`Error`], [`ErrorList`]) with the texts of Kubernetes
 //! (`k8s.io/apimachinery/pkg/util/validation/field`).
 
 use std::fmt;
+use std::ops::Deref;
 
 use serde_json::Value;
 
@@ -269,6 +270,12 @@ impl Error {
         }
     }
 
+    /// Returns the size in memory, in bytes.
+    fn size(&self) -> usize {
+        let value = self.value.as_ref().map_or(0, String::len);
+        size_of::<Self>() + self.field.as_str().len() + value + self.detail.len()
+    }
+
     /// Returns the message without the path, as in a Status cause: `Invalid value: -1: must be …`.
     pub fn message(&self) -> String {
         let mut text = self.kind.text().to_owned();
@@ -291,3 +298,109 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// The errors of an object, in the order in which they were found, up to a size limit: an object with a million wrong
+/// fields has an error for each, and the API server shows a long list again in each error of its items.
+///
+/// When the size exceeds [`ErrorList::SIZE_MAX`], an error that says so is appended, and further errors are dropped.
+///
+/// ```
+/// use apimachinery::field::{Error, ErrorList, Path};
+/// let mut errors = ErrorList::new();
+/// errors.push(Error::required(Path::new("spec").child("image"), ""));
+/// assert_eq!(errors[0].to_string(), "spec.image: Required value");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ErrorList {
+    errors: Vec<Error>,
+    size: usize,
+}
+
+impl ErrorList {
+    /// The maximum size of the errors in memory, in bytes; the last error can exceed it.
+    pub const SIZE_MAX: usize = 8 << 20;
+
+    /// Returns an empty list.
+    pub const fn new() -> Self {
+        Self {
+            errors: Vec::new(),
+            size: 0,
+        }
+    }
+
+    /// Appends an error, unless the list is full.
+    pub fn push(&mut self, error: Error) {
+        if self.is_full() {
+            return;
+        }
+        self.size += error.size();
+        self.errors.push(error);
+        if self.is_full() {
+            let detail = "there are too many errors: the others are not shown";
+            self.errors.push(Error::invalid(Path::nil(), Value::Null, detail));
+        }
+    }
+
+    /// Returns true if the size limit is reached, so that no more errors are appended.
+    pub fn is_full(&self) -> bool {
+        self.size > Self::SIZE_MAX
+    }
+
+    /// Sorts the errors by their texts.
+    pub fn sort(&mut self) {
+        let last = if self.is_full() { self.errors.pop() } else { None };
+        self.errors.sort_by_cached_key(ToString::to_string);
+        self.errors.extend(last);
+    }
+}
+
+impl Deref for ErrorList {
+    type Target = [Error];
+
+    fn deref(&self) -> &[Error] {
+        &self.errors
+    }
+}
+
+impl From<Error> for ErrorList {
+    fn from(error: Error) -> Self {
+        Self::from_iter([error])
+    }
+}
+
+impl FromIterator<Error> for ErrorList {
+    fn from_iter<I: IntoIterator<Item = Error>>(errors: I) -> Self {
+        let mut list = Self::new();
+        list.extend(errors);
+        list
+    }
+}
+
+impl Extend<Error> for ErrorList {
+    fn extend<I: IntoIterator<Item = Error>>(&mut self, errors: I) {
+        for error in errors {
+            if self.is_full() {
+                return;
+            }
+            self.push(error);
+        }
+    }
+}
+
+impl IntoIterator for ErrorList {
+    type Item = Error;
+    type IntoIter = std::vec::IntoIter<Error>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.errors.into_iter()
+    }
+}
+
+impl<'l> IntoIterator for &'l ErrorList {
+    type Item = &'l Error;
+    type IntoIter = std::slice::Iter<'l, Error>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.errors.iter()
+    }
+}

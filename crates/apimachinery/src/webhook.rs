@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::field::{Error, Path};
+use crate::field::{Error, ErrorList, Path};
 use crate::go::url;
 use crate::names;
 use crate::object::text;
@@ -17,16 +17,16 @@ use crate::object::text;
 /// let [error] = &validate_url("http://example.com", &Path::new("url"))[..] else { panic!() };
 /// assert!(error.to_string().contains("'https' is the only allowed URL scheme"));
 /// ```
-pub fn validate_url(text: &str, path: &Path) -> Vec<Error> {
+pub fn validate_url(text: &str, path: &Path) -> ErrorList {
     const FORM: &str = "; desired format: https://host[/path]";
     let url = match url::parse_reference(text) {
         Ok(url) => url,
         Err(problem) => {
             let detail = format!("url must be a valid URL: {problem}{FORM}");
-            return vec![Error::required(path.clone(), detail)];
+            return ErrorList::from(Error::required(path.clone(), detail));
         }
     };
-    let mut errors = Vec::new();
+    let mut errors = ErrorList::new();
     let mut report =
         |value: &str, detail: String| errors.push(Error::invalid(path.clone(), value.into(), detail));
     if url.scheme != "https" {
@@ -54,8 +54,8 @@ pub fn validate_url(text: &str, path: &Path) -> Vec<Error> {
 }
 
 /// Returns the errors of the Service of a webhook: its `namespace`, `name`, `port` and `path`.
-pub fn validate_service(service: &Value, path: &Path) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub fn validate_service(service: &Value, path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
     // The API server swaps the two, and reports each of them at the path of the other (kubernetes/kubernetes#141353).
     for (name, reported) in [("namespace", "name"), ("name", "namespace")] {
         if text(service, &[name]).is_empty() {
@@ -71,8 +71,8 @@ pub fn validate_service(service: &Value, path: &Path) -> Vec<Error> {
     errors
 }
 
-fn validate_path(text: &str, path: &Path) -> Vec<Error> {
-    let mut errors = Vec::new();
+fn validate_path(text: &str, path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
     let mut report = |detail: String| errors.push(Error::invalid(path.clone(), text.into(), detail));
     if matches!(text, "" | "/") {
         return errors;

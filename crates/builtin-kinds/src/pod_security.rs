@@ -7,7 +7,7 @@ mod check;
 
 use std::fmt;
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use serde_json::Value;
 
 use crate::tree::{at, text};
@@ -66,7 +66,7 @@ const PREFIX: &str = "pod-security.kubernetes.io/";
 impl Policy {
     /// Returns the standards in the labels of a namespace, and the errors of the labels. Missing labels impose no
     /// restriction.
-    pub fn of(namespace: &Value) -> (Self, Vec<Error>) {
+    pub fn of(namespace: &Value) -> (Self, ErrorList) {
         Self::with_defaults(namespace, &Self::default())
     }
 
@@ -109,8 +109,8 @@ impl Policy {
     }
 
     /// Like [`of`](Self::of), with default standards for missing labels.
-    pub fn with_defaults(namespace: &Value, defaults: &Self) -> (Self, Vec<Error>) {
-        let mut errors = Vec::new();
+    pub fn with_defaults(namespace: &Value, defaults: &Self) -> (Self, ErrorList) {
+        let mut errors = ErrorList::new();
         let labels = at(namespace, &["metadata", "labels"]);
         let mut standard = |mode: &str, default: Standard| {
             let (level, level_label) = (Level::parse, format!("{PREFIX}{mode}"));
@@ -157,7 +157,7 @@ fn parsed<T>(
     label: &str,
     parse: impl Fn(&str) -> Result<T, &'static str>,
     (missing, bad): (T, T),
-    errors: &mut Vec<Error>,
+    errors: &mut ErrorList,
 ) -> T {
     let Some(value) = labels.get(label).and_then(Value::as_str) else {
         return missing;

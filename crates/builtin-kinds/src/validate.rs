@@ -46,7 +46,7 @@ mod volume;
 mod volume_source;
 mod workload;
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{ErrorList, Path};
 use check::Check;
 pub use check::{is_empty_selector, selects};
 use serde_json::Value;
@@ -58,7 +58,7 @@ type CreateRule = fn(&mut Check, &Value);
 type UpdateRule = fn(&mut Check, &Value, &Value);
 
 /// Validates a new object, except for its metadata.
-pub fn validate_create(gvk: &Gvk, object: &Value) -> Vec<Error> {
+pub fn validate_create(gvk: &Gvk, object: &Value) -> ErrorList {
     if let Some(v1) = v1_kind(gvk) {
         return validate_create(v1, &in_v1(object));
     }
@@ -70,7 +70,7 @@ pub fn validate_create(gvk: &Gvk, object: &Value) -> Vec<Error> {
 }
 
 /// Validates a changed object, except for its metadata; `subresource` is empty for the resource itself.
-pub fn validate_update(gvk: &Gvk, subresource: &str, object: &Value, old: &Value) -> Vec<Error> {
+pub fn validate_update(gvk: &Gvk, subresource: &str, object: &Value, old: &Value) -> ErrorList {
     if let Some(v1) = v1_kind(gvk) {
         return validate_update(v1, subresource, &in_v1(object), &in_v1(old));
     }
@@ -88,7 +88,7 @@ pub fn validate_update(gvk: &Gvk, subresource: &str, object: &Value, old: &Value
 }
 
 /// Validates the cluster addresses of a service, before missing ones are allocated.
-pub fn validate_service_addresses(object: &Value) -> Vec<Error> {
+pub fn validate_service_addresses(object: &Value) -> ErrorList {
     let mut check = Check::default();
     service::related_addresses(&mut check, object);
     check.errors

@@ -188,41 +188,15 @@ pub(crate) fn apply_conflict(message: &str, causes: Vec<(String, String)>) -> St
     failure(409, "Conflict", message, Some(details))
 }
 
-/// The maximum total size of the errors in a response, in bytes; the first error is always shown. Every field below a
-/// long key has an error that contains the key.
-const ERROR_BYTES_MAX: usize = 16 << 20;
-
-/// Returns the first errors, up to the size limit.
-fn shown(errors: &[field::Error]) -> &[field::Error] {
-    let mut bytes = 0;
-    let end = errors.iter().position(|error| {
-        let is_full = bytes > ERROR_BYTES_MAX;
-        bytes +=
-            error.field.as_str().len() + error.value.as_ref().map_or(0, String::len) + error.detail.len();
-        is_full
-    });
-    errors.get(..end.unwrap_or(errors.len())).unwrap_or(errors)
-}
-
 pub(crate) fn invalid(subject: &NamedResource, name: &str, errors: &[field::Error]) -> Status {
-    invalid_listing(subject, name, errors, errors)
-}
-
-/// Returns `Invalid` with causes that differ from the errors in the message: updates check metadata twice.
-pub(crate) fn invalid_listing(
-    subject: &NamedResource,
-    name: &str,
-    errors: &[field::Error],
-    causes: &[field::Error],
-) -> Status {
     let message = format!(
         "{} {} is invalid: {}",
         subject.kind_name(),
         quote(name),
-        aggregate(shown(errors))
+        aggregate(errors)
     );
     let mut details = details(name, &subject.group, &subject.kind);
-    let causes: Vec<Value> = shown(causes).iter().map(cause).collect();
+    let causes: Vec<Value> = errors.iter().map(cause).collect();
     if !causes.is_empty() {
         details.insert("causes".to_owned(), causes.into());
     }

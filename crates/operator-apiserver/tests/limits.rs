@@ -448,6 +448,24 @@ async fn errors_that_show_a_whole_list_are_bounded() {
     ask(&server, "POST", quotas, JSON, &quota.to_string())
         .await
         .is(422);
+    // The error of a claim lists all claims of the pod.
+    let names = |prefix: &str| -> Vec<Value> {
+        let named = |index: usize| json!({"name": format!("{prefix}{index}")});
+        (0..20_000).map(named).collect()
+    };
+    let claims: Vec<Value> = names("c")
+        .into_iter()
+        .map(|mut claim| {
+            claim["resourceClaimName"] = "x".into();
+            claim
+        })
+        .collect();
+    let container = json!({"name": "c", "image": "i", "resources": {"claims": names("d")}});
+    let pod = pod(json!({"resourceClaims": claims, "containers": [container]}));
+    let answer = ask(&server, "POST", PODS, JSON, &pod).await;
+    answer.is_refused(422, "must be one of the names in pod.spec.resourceClaims");
+    answer.is_refused(422, "there are too many errors: the others are not shown");
+    assert!(answer.message().len() < 32 << 20, "{}", answer.message().len());
 }
 
 /// Returns a definition with a schema and a conversion.
@@ -476,7 +494,7 @@ async fn errors_of_definitions_are_bounded() {
         let answer = ask(&server, "POST", DEFINITIONS, JSON, body).await;
         answer.is_refused(422, why);
         let length = answer.body.to_string().len();
-        assert!(length < 64 << 20, "{length}");
+        assert!(length < 24 << 20, "{length}");
         answer.body["details"]["causes"].as_array().unwrap().len()
     };
     // Each key has an error that shows all keys.

@@ -1,15 +1,11 @@
 //! Properties that hold for any input; shared by the fuzz targets and the test `fuzz`.
 
-use apimachinery::field::Error;
+use apimachinery::field::{Error, ErrorList};
 use apimachinery::jsonpath;
 use kubernetes_cel::{self as cel, types::Type};
 use serde_json::{Value, json};
 use structural_schema::Schema;
 use structural_schema::crd::{self, diff, lint};
-
-/// The limit of long values in the errors of a definition, with the last value. Each field can also have an error with a path
-/// of 1 KiB.
-const SHOWN_BYTES_MAX: usize = 9 << 20;
 
 fn parts<const N: usize>(bytes: &[u8]) -> Option<[&[u8]; N]> {
     let parts: Vec<&[u8]> = bytes.splitn(N, |byte| *byte == 0).collect();
@@ -42,7 +38,7 @@ pub(crate) fn definition(bytes: &[u8]) {
     let shown = |error: &Error| error.field.as_str().len() + error.value.as_ref().map_or(0, String::len);
     let errors: usize = crd::validate_create(&crd).iter().map(shown).sum();
     assert!(
-        errors < SHOWN_BYTES_MAX + 512 * bytes.len(),
+        errors < ErrorList::SIZE_MAX + 16 * (1024 + bytes.len()),
         "{errors} bytes of errors"
     );
     let _ = lint::lint(&crd);

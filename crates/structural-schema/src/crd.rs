@@ -15,7 +15,7 @@ mod structural;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use apimachinery::names;
 use serde_json::{Map, Value, json};
 
@@ -111,16 +111,16 @@ pub fn prepare_for_update(crd: &mut Value) {
 }
 
 /// Returns the errors of a new CRD with its defaults and status ([`prepare_for_create`]).
-pub fn validate_create(crd: &Value) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub fn validate_create(crd: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
     validate_name(crd, &mut errors);
     errors.extend(validate_new(crd));
     errors
 }
 
 /// Returns the errors of a new CRD, except those of its metadata.
-pub fn validate_new(crd: &Value) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub fn validate_new(crd: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
     validate_spec(crd, false, &mut errors);
     validate_status(crd, &mut errors);
     validate_api_approval(crd, None, &mut errors);
@@ -129,8 +129,8 @@ pub fn validate_new(crd: &Value) -> Vec<Error> {
 }
 
 /// Returns the errors of a changed CRD.
-pub fn validate_update(crd: &Value, old: &Value) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub fn validate_update(crd: &Value, old: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
     let established = old
         .pointer("/status/conditions")
         .and_then(Value::as_array)
@@ -166,8 +166,8 @@ pub fn validate_update(crd: &Value, old: &Value) -> Vec<Error> {
 }
 
 /// Returns the errors of a status update of a CRD: its accepted names. Stored versions are not checked.
-pub fn validate_status_update(crd: &Value) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub fn validate_status_update(crd: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
     let names = crd.pointer("/status/acceptedNames").and_then(Value::as_object);
     if let Some(names) = names {
         validate_names(names, &Path::new("status").child("acceptedNames"), &mut errors);
@@ -218,7 +218,7 @@ fn text_at<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or("")
 }
 
-fn validate_name(crd: &Value, errors: &mut Vec<Error>) {
+fn validate_name(crd: &Value, errors: &mut ErrorList) {
     let name = text_at(crd, "/metadata/name");
     let path = Path::new("metadata").child("name");
     if name.is_empty() {
@@ -248,7 +248,7 @@ pub fn name_problems(crd: &Value, name: &str, is_prefix: bool) -> Vec<String> {
     problems
 }
 
-fn validate_spec(crd: &Value, check_bundle: bool, errors: &mut Vec<Error>) {
+fn validate_spec(crd: &Value, check_bundle: bool, errors: &mut ErrorList) {
     let path = Path::new("spec");
     let empty = Map::new();
     let spec = crd.get("spec").and_then(Value::as_object).unwrap_or(&empty);
@@ -277,8 +277,7 @@ fn validate_spec(crd: &Value, check_bundle: bool, errors: &mut Vec<Error>) {
         ));
     }
     let hoisted = internal::Hoisted::of(versions(crd));
-    let mut shown_keys = 0;
-    validate_versions(crd, &hoisted, &path, &mut shown_keys, errors);
+    validate_versions(crd, &hoisted, &path, errors);
     let names = spec.get("names").and_then(Value::as_object).unwrap_or(&empty);
     for name in ["plural", "singular", "kind", "listKind"] {
         if text(names, name).is_empty() {
@@ -286,7 +285,7 @@ fn validate_spec(crd: &Value, check_bundle: bool, errors: &mut Vec<Error>) {
         }
     }
     validate_names(names, &path.child("names"), errors);
-    validate_hoisted(versions(crd), &hoisted, &path, &mut shown_keys, errors);
+    validate_hoisted(versions(crd), &hoisted, &path, errors);
     let path = path.child("conversion");
     let strategy = crd.pointer("/spec/conversion/strategy").and_then(Value::as_str);
     if let Some(strategy) = strategy.filter(|strategy| preserves_all && *strategy != "None") {
@@ -299,7 +298,7 @@ fn validate_spec(crd: &Value, check_bundle: bool, errors: &mut Vec<Error>) {
     conversion::validate(spec.get("conversion"), check_bundle, &path, errors);
 }
 
-fn validate_group(spec: &Map<String, Value>, path: &Path, errors: &mut Vec<Error>) {
+fn validate_group(spec: &Map<String, Value>, path: &Path, errors: &mut ErrorList) {
     let group = text(spec, "group");
     let path = path.child("group");
     let problems = names::dns1123_subdomain(group);
@@ -316,7 +315,7 @@ fn validate_group(spec: &Map<String, Value>, path: &Path, errors: &mut Vec<Error
     }
 }
 
-fn enumeration(path: &Path, value: &str, supported: &[&str], errors: &mut Vec<Error>) {
+fn enumeration(path: &Path, value: &str, supported: &[&str], errors: &mut ErrorList) {
     if value.is_empty() {
         errors.push(Error::required(path.clone(), ""));
     } else if !supported.contains(&value) {
@@ -324,13 +323,7 @@ fn enumeration(path: &Path, value: &str, supported: &[&str], errors: &mut Vec<Er
     }
 }
 
-fn validate_versions(
-    crd: &Value,
-    hoisted: &internal::Hoisted,
-    path: &Path,
-    shown_keys: &mut usize,
-    errors: &mut Vec<Error>,
-) {
+fn validate_versions(crd: &Value, hoisted: &internal::Hoisted, path: &Path, errors: &mut ErrorList) {
     let list = versions(crd);
     let mut names_seen = BTreeMap::new();
     for (index, version) in list.iter().enumerate() {
@@ -347,13 +340,7 @@ fn validate_versions(
         }
         validate_deprecation(version, &path, errors);
         if !hoisted.schema {
-            validate_schema(
-                version,
-                has_status(version),
-                &path.child("schema"),
-                shown_keys,
-                errors,
-            );
+            validate_schema(version, has_status(version), &path.child("schema"), errors);
         }
         if !hoisted.subresources {
             column::validate_subresources(version.get("subresources"), &path.child("subresources"), errors);
@@ -392,17 +379,11 @@ fn validate_versions(
 
 /// Validates fields that are equal in all versions. The server's internal form has them at the top, and reports them
 /// there.
-fn validate_hoisted(
-    list: &[Value],
-    hoisted: &internal::Hoisted,
-    path: &Path,
-    shown_keys: &mut usize,
-    errors: &mut Vec<Error>,
-) {
+fn validate_hoisted(list: &[Value], hoisted: &internal::Hoisted, path: &Path, errors: &mut ErrorList) {
     let Some(version) = list.first() else { return };
     if hoisted.schema {
         let has_status = list.iter().any(has_status);
-        validate_schema(version, has_status, &path.child("validation"), shown_keys, errors);
+        validate_schema(version, has_status, &path.child("validation"), errors);
     }
     if hoisted.subresources {
         column::validate_subresources(version.get("subresources"), &path.child("subresources"), errors);
@@ -442,7 +423,7 @@ fn has_status(version: &Value) -> bool {
         .is_some_and(Value::is_object)
 }
 
-fn validate_deprecation(version: &Value, path: &Path, errors: &mut Vec<Error>) {
+fn validate_deprecation(version: &Value, path: &Path, errors: &mut ErrorList) {
     let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) else {
         return;
     };
@@ -468,7 +449,7 @@ fn validate_deprecation(version: &Value, path: &Path, errors: &mut Vec<Error>) {
     }
 }
 
-fn validate_names(names: &Map<String, Value>, path: &Path, errors: &mut Vec<Error>) {
+fn validate_names(names: &Map<String, Value>, path: &Path, errors: &mut ErrorList) {
     let mut check = |path: Path, value: &str, mixed_case: bool| {
         let lower = if mixed_case {
             value.to_lowercase()
@@ -526,14 +507,8 @@ fn validate_names(names: &Map<String, Value>, path: &Path, errors: &mut Vec<Erro
     }
 }
 
-fn validate_schema(
-    version: &Value,
-    has_status: bool,
-    path: &Path,
-    shown_keys: &mut usize,
-    errors: &mut Vec<Error>,
-) {
-    let Some(source) = schema_of(version) else {
+fn validate_schema(version: &Value, has_status: bool, path: &Path, errors: &mut ErrorList) {
+    let Some(source) = schema_of(version).filter(|_| !errors.is_full()) else {
         return;
     };
     let before = errors.len();
@@ -567,7 +542,7 @@ fn validate_schema(
         has_rules = problems.is_empty();
         errors.extend(problems);
     }
-    errors.extend(keyword::validate(&root, &path, has_rules, shown_keys));
+    keyword::validate(&root, &path, has_rules, errors);
     if let Some(obstacle) = obstacle.filter(|_| errors.len() == before) {
         errors.push(Error::invalid(path, "".into(), obstacle));
     }
@@ -575,7 +550,7 @@ fn validate_schema(
 
 /// Checks that the root schema has no keywords that would be lost: with a status subresource, `status` is validated
 /// separately.
-fn validate_root_with_status(source: &Value, root: &Node, path: &Path, errors: &mut Vec<Error>) {
+fn validate_root_with_status(source: &Value, root: &Node, path: &Path, errors: &mut ErrorList) {
     const ALLOWED: &[&str] = &[
         "description",
         "type",
@@ -629,7 +604,7 @@ fn validate_root_with_status(source: &Value, root: &Node, path: &Path, errors: &
     }
 }
 
-fn validate_status(crd: &Value, errors: &mut Vec<Error>) {
+fn validate_status(crd: &Value, errors: &mut ErrorList) {
     let empty = Map::new();
     let path = Path::new("status");
     let names = crd
@@ -727,7 +702,7 @@ fn approval_annotation(crd: &Value) -> Option<&str> {
 }
 
 /// Groups of the Kubernetes project need an annotation with the approval of the API.
-fn validate_api_approval(crd: &Value, old: Option<&Value>, errors: &mut Vec<Error>) {
+fn validate_api_approval(crd: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let annotation = approval_annotation(crd);
     if old.is_some_and(|old| approval_annotation(old) == annotation) {
         return;
@@ -742,7 +717,7 @@ fn validate_api_approval(crd: &Value, old: Option<&Value>, errors: &mut Vec<Erro
     }
 }
 
-fn validate_preserve_unknown_fields(crd: &Value, old: Option<&Value>, errors: &mut Vec<Error>) {
+fn validate_preserve_unknown_fields(crd: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let is_set = |crd: &Value| crd.pointer("/spec/preserveUnknownFields") == Some(&Value::Bool(true));
     if is_set(crd) && !old.is_some_and(is_set) {
         let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";

@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use apimachinery::go;
 use serde_json::{Map, Value};
 
 use crate::node::Node;
 
 /// Returns the duplicates in all lists of `value` that are sets or map lists.
-pub(crate) fn validate(value: &Value, schema: &Node, path: &Path) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub(crate) fn validate(value: &Value, schema: &Node, path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
     walk(value, schema, path, &mut errors);
     errors
 }
@@ -18,7 +18,7 @@ pub(crate) fn validate(value: &Value, schema: &Node, path: &Path) -> Vec<Error> 
 /// The maximum number of reported duplicates.
 const MAX_ERRORS: usize = 1000;
 
-fn walk(value: &Value, schema: &Node, path: &Path, errors: &mut Vec<Error>) {
+fn walk(value: &Value, schema: &Node, path: &Path, errors: &mut ErrorList) {
     if errors.len() >= MAX_ERRORS || !schema.has_unique_items {
         return;
     }
@@ -48,7 +48,7 @@ fn walk(value: &Value, schema: &Node, path: &Path, errors: &mut Vec<Error>) {
     }
 }
 
-fn validate_set(items: &[Value], path: &Path, errors: &mut Vec<Error>) {
+fn validate_set(items: &[Value], path: &Path, errors: &mut ErrorList) {
     let mut seen = HashSet::new();
     let mut reported = HashSet::new();
     for (index, item) in items.iter().enumerate() {
@@ -59,7 +59,7 @@ fn validate_set(items: &[Value], path: &Path, errors: &mut Vec<Error>) {
     }
 }
 
-fn validate_map(items: &[Value], schema: &Node, path: &Path, errors: &mut Vec<Error>) {
+fn validate_map(items: &[Value], schema: &Node, path: &Path, errors: &mut ErrorList) {
     let is_no_object = |item: &&Value| !item.is_object() && !item.is_null();
     if let Some((index, item)) = items.iter().enumerate().find(|(_, item)| is_no_object(item)) {
         let detail = "must be an object for an array of list-type map";

@@ -1,7 +1,7 @@
 //! The `metadata` of resources and embedded resources: drops unknown fields, rejects wrong types, validates the
 //! content.
 
-use apimachinery::field::{Error, ErrorType, Path, append};
+use apimachinery::field::{Error, ErrorList, ErrorType, Path, append};
 use apimachinery::time::{self, TimeForm};
 use apimachinery::{go, names};
 use serde_json::{Map, Value};
@@ -314,15 +314,15 @@ fn mismatch(value: &Value, field: &str, go_type: &str) -> String {
 }
 
 /// Validates embedded resources: apiVersion, kind and metadata.
-pub(crate) fn validate(value: &Value, schema: &Node, path: &Path, is_root: bool) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub(crate) fn validate(value: &Value, schema: &Node, path: &Path, is_root: bool) -> ErrorList {
+    let mut errors = ErrorList::new();
     validate_value(value, schema, path, is_root, &mut errors);
     errors
 }
 
 /// Returns the errors of the apiVersion, kind and metadata of a new object, including its name.
-pub(crate) fn validate_root(object: &Value) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub(crate) fn validate_root(object: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
     let Some(map) = object.as_object() else {
         return errors;
     };
@@ -345,7 +345,7 @@ pub(crate) fn validate_root(object: &Value) -> Vec<Error> {
     errors
 }
 
-fn validate_value(value: &Value, schema: &Node, path: &Path, is_root: bool, errors: &mut Vec<Error>) {
+fn validate_value(value: &Value, schema: &Node, path: &Path, is_root: bool, errors: &mut ErrorList) {
     match value {
         Value::Object(map) => {
             if schema.embedded_resource || is_root {
@@ -369,7 +369,7 @@ fn validate_value(value: &Value, schema: &Node, path: &Path, is_root: bool, erro
     }
 }
 
-fn validate_resource(map: &Map<String, Value>, path: &Path, errors: &mut Vec<Error>) {
+fn validate_resource(map: &Map<String, Value>, path: &Path, errors: &mut ErrorList) {
     match map.get("apiVersion").and_then(Value::as_str).unwrap_or("") {
         "" => errors.push(Error::required(path.child("apiVersion"), "")),
         version if version.split('/').count() > 2 => {
@@ -396,7 +396,7 @@ fn validate_resource(map: &Map<String, Value>, path: &Path, errors: &mut Vec<Err
     }
 }
 
-fn validate_object_meta(map: &Map<String, Value>, path: &Path, errors: &mut Vec<Error>) {
+fn validate_object_meta(map: &Map<String, Value>, path: &Path, errors: &mut ErrorList) {
     let text = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or("");
     for name in ["generateName", "name"] {
         for problem in names::path_segment(text(name)) {

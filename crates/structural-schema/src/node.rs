@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use apimachinery::go;
 use kubernetes_cel::regexp::{Patterns, Regexp};
 use serde_json::{Map, Value};
@@ -179,8 +179,8 @@ const NOT_STRUCTURAL: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// Returns an error for each keyword whose value has a wrong type.
-pub fn parse(value: &Value) -> Result<Node, Vec<Error>> {
-    let mut errors = Vec::new();
+pub fn parse(value: &Value) -> Result<Node, ErrorList> {
+    let mut errors = ErrorList::new();
     let mut parser = Parser {
         errors: &mut errors,
         patterns: Patterns::default(),
@@ -190,7 +190,7 @@ pub fn parse(value: &Value) -> Result<Node, Vec<Error>> {
 }
 
 struct Parser<'a> {
-    errors: &'a mut Vec<Error>,
+    errors: &'a mut ErrorList,
     patterns: Patterns,
 }
 

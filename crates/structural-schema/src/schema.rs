@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use apimachinery::field::{Error, ErrorType, Path};
+use apimachinery::field::{Error, ErrorList, ErrorType, Path};
 use serde_json::Value;
 
 use crate::metadata::{self, MalformedMetadata};
@@ -45,7 +45,7 @@ impl Schema {
     /// # Errors
     /// Returns an error if a keyword has the wrong JSON type, or the schema is nested too deeply. A schema that is not
     /// structural also compiles; [`crate::crd`] checks that it is structural.
-    pub fn compile(open_api_v3_schema: &Value) -> Result<Self, Vec<Error>> {
+    pub fn compile(open_api_v3_schema: &Value) -> Result<Self, ErrorList> {
         let root = node::parse(open_api_v3_schema)?;
         let rules = Rules::of(&root, true);
         Ok(Self {
@@ -112,18 +112,18 @@ impl Schema {
     }
 
     /// Returns the errors of a create (without `old`) or an update; see [`Schema::check`].
-    pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<Error> {
+    pub fn validate(&self, object: &Value, old: Option<&Value>) -> ErrorList {
         self.check(object, old).errors
     }
 
     /// Validates an object: the schema's keywords, embedded resources, sets and map lists. With `old`, errors of
     /// unchanged values are tolerated.
     pub fn check(&self, object: &Value, old: Option<&Value>) -> Outcome {
-        self.check_with(object, old, Vec::new())
+        self.check_with(object, old, ErrorList::new())
     }
 
     /// Like [`Schema::check`], with errors of other validators, which follow the errors of the schema's keywords.
-    pub fn check_with(&self, object: &Value, old: Option<&Value>, others: Vec<Error>) -> Outcome {
+    pub fn check_with(&self, object: &Value, old: Option<&Value>, others: ErrorList) -> Outcome {
         let mut errors = validate::validate(object, old, self.root(), &Path::default());
         errors.extend(others);
         self.check_rest(object, old, errors)
@@ -131,29 +131,29 @@ impl Schema {
 
     /// Validates a write to the status subresource: first the schema of `status`, then like [`Schema::check`].
     pub fn check_status(&self, object: &Value, old: Option<&Value>) -> Outcome {
-        self.check_status_with(object, old, Vec::new())
+        self.check_status_with(object, old, ErrorList::new())
     }
 
     /// Like [`Schema::check_status`], with errors of other validators like [`Schema::check_with`].
-    pub fn check_status_with(&self, object: &Value, old: Option<&Value>, others: Vec<Error>) -> Outcome {
+    pub fn check_status_with(&self, object: &Value, old: Option<&Value>, others: ErrorList) -> Outcome {
         let status = self.root().properties.get("status");
         let mut errors = match (object.get("status"), status) {
             (Some(value), Some(schema)) => {
                 let old = old.and_then(|old| old.get("status"));
                 validate::validate(value, old, schema, &Path::new("status"))
             }
-            _ => Vec::new(),
+            _ => ErrorList::new(),
         };
         errors.extend(others);
         self.check_rest(object, old, errors)
     }
 
     /// Validates the apiVersion, kind and metadata of a new object, which does not depend on the schema.
-    pub fn check_root(object: &Value) -> Vec<Error> {
+    pub fn check_root(object: &Value) -> ErrorList {
         metadata::validate_root(object)
     }
 
-    fn check_rest(&self, object: &Value, old: Option<&Value>, mut errors: Vec<Error>) -> Outcome {
+    fn check_rest(&self, object: &Value, old: Option<&Value>, mut errors: ErrorList) -> Outcome {
         let root = Path::default();
         errors.extend(embedded_errors(object, self.root()));
         let duplicates = list_type::validate(object, self.root(), &root);
@@ -189,7 +189,7 @@ impl Schema {
 }
 
 /// Validates embedded resources. The server validates the metadata of the root itself.
-fn embedded_errors(object: &Value, root: &Node) -> Vec<Error> {
+fn embedded_errors(object: &Value, root: &Node) -> ErrorList {
     metadata::validate(object, root, &Path::default(), false)
 }
 

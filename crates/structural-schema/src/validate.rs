@@ -7,7 +7,7 @@ pub(crate) use ratchet::Correlation;
 
 use std::collections::HashSet;
 
-use apimachinery::field::{Error, ErrorType, Path};
+use apimachinery::field::{Error, ErrorList, ErrorType, Path};
 use apimachinery::go;
 use kubernetes_cel::regexp::Regexp;
 use serde_json::{Map, Value};
@@ -18,11 +18,11 @@ use crate::node::{AdditionalProperties, Node, Pattern};
 
 /// Validates `value`. The paths of errors start with `base`. Errors of values that are unchanged since `old` are
 /// tolerated.
-pub(crate) fn validate(value: &Value, old: Option<&Value>, schema: &Node, base: &Path) -> Vec<Error> {
+pub(crate) fn validate(value: &Value, old: Option<&Value>, schema: &Node, base: &Path) -> ErrorList {
     let correlation = old.map(|old| Correlation::new(value, old, schema));
     let effort = Effort::default();
     let found = check_node(value, schema, &Place::root(&effort), correlation.as_ref());
-    let mut errors: Vec<Error> = found
+    let mut errors: ErrorList = found
         .problems
         .into_iter()
         .map(|problem| problem.into_error(base))

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use serde_json::{Value, json};
 
 use super::recorded::{Step, scenarios};
@@ -105,7 +105,7 @@ fn cause(error: &Error, hidden: bool) -> (String, String) {
 }
 
 /// Returns the errors of a request's object; `None` if the step is not about validation.
-fn run(step: &Step, stored: &mut HashMap<String, Value>) -> Option<Vec<Error>> {
+fn run(step: &Step, stored: &mut HashMap<String, Value>) -> Option<ErrorList> {
     if ![200, 201, 422].contains(&step.status) {
         return None;
     }
@@ -141,7 +141,7 @@ fn run(step: &Step, stored: &mut HashMap<String, Value>) -> Option<Vec<Error>> {
         // The recorder writes NS for a namespace's name, which is not a valid name.
         let name = text(&object, &["metadata", "name"]).replace("NS", "ns");
         let name = name.as_str();
-        let mut errors: Vec<Error> = validate_name(gvk, name, false)
+        let mut errors: ErrorList = validate_name(gvk, name, false)
             .into_iter()
             .map(|fault| Error::invalid(Path::new("metadata").child("name"), name.into(), fault))
             .collect();

@@ -1,22 +1,16 @@
 //! Collects the errors of an object, with the checks that many kinds share ([`Check`]).
 
-use apimachinery::field::{Error, ErrorType, Path, render};
+use apimachinery::field::{Error, ErrorList, ErrorType, Path, render};
 use apimachinery::names;
 use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use crate::tree::{at, entries, is_zero, list, text};
 
-/// The maximum total size of the invalid values in errors, in bytes. Many errors can contain the same long list,
-/// because the API server shows it in each of them.
-const SHOWN_BYTES_MAX: usize = 8 << 20;
-
 /// The errors so far.
 #[derive(Default)]
 pub(super) struct Check {
-    pub errors: Vec<Error>,
-    /// The total size of the invalid values in the errors.
-    shown_bytes: usize,
+    pub errors: ErrorList,
 }
 
 impl Check {
@@ -29,31 +23,19 @@ impl Check {
     }
 
     pub(super) fn invalid(&mut self, path: Path, value: &Value, detail: impl Into<String>) {
-        if self.is_full() {
-            return;
+        if !self.errors.is_full() {
+            self.errors.push(Error::invalid(path, value.clone(), detail));
         }
-        let error = Error::invalid(path, value.clone(), detail);
-        self.shown_bytes += error.value.as_ref().map_or(0, String::len);
-        self.errors.push(error);
     }
 
     /// Reports an invalid value with its text in Go's format.
     pub(super) fn invalid_text(&mut self, path: Path, value: String, detail: impl Into<String>) {
-        if self.is_full() {
-            return;
-        }
-        self.shown_bytes += value.len();
         self.errors.push(Error {
             kind: ErrorType::Invalid,
             field: path,
             value: Some(value),
             detail: detail.into(),
         });
-    }
-
-    /// Returns true if the invalid values have reached their size limit, so that no more are recorded.
-    pub(super) fn is_full(&self) -> bool {
-        self.shown_bytes > SHOWN_BYTES_MAX
     }
 
     pub(super) fn duplicate(&mut self, path: Path, value: &Value) {

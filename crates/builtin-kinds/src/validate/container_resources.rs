@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use apimachinery::field::{Path, render};
+use apimachinery::field::{Error, ErrorType, Path, render};
+use apimachinery::go;
 use apimachinery::names;
 use apimachinery::quantity::Quantity;
 use serde_json::{Value, json};
@@ -190,17 +191,19 @@ fn resource_claims(check: &mut Check, resources: &Value, path: &Path, known: &BT
         } else {
             format!("{name}/{request}")
         });
-        if !known.contains(name) {
-            check.not_found(path, &name.into());
+        if !known.contains(name) && !check.errors.is_full() {
             let names: Vec<&str> = known.iter().copied().collect();
             let list = if names.is_empty() {
                 " which is empty".to_owned()
             } else {
                 format!(": {}", names.join(", "))
             };
-            if let Some(error) = check.errors.last_mut() {
-                error.detail = format!("must be one of the names in pod.spec.resourceClaims{list}");
-            }
+            check.errors.push(Error {
+                kind: ErrorType::NotFound,
+                field: path,
+                value: Some(go::quote(name)),
+                detail: format!("must be one of the names in pod.spec.resourceClaims{list}"),
+            });
         }
     }
 }

@@ -303,7 +303,7 @@ fn quota_selector(check: &mut Check, spec: &Value, path: &Path) {
             check.invalid(path.child("scopeName"), &scope.into(), "unsupported scope");
         }
         for _ in unfit(scope, spec) {
-            if check.is_full() {
+            if check.errors.is_full() {
                 return;
             }
             let shown = render_scope_selector(expressions);

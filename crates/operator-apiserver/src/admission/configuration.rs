@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path as FilePath;
 use std::time::Duration;
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use apimachinery::{names, object};
 use builtin_kinds::pod_security::Policy;
 use builtin_kinds::quota::LimitedResource;
@@ -403,8 +403,8 @@ impl PodSecurity {
         }
     }
 
-    fn errors(&self) -> Vec<Error> {
-        let mut errors = Vec::new();
+    fn errors(&self) -> ErrorList {
+        let mut errors = ErrorList::new();
         let not_empty = |name: &str| match name {
             "" => vec!["username must not be empty".to_owned()],
             _ => Vec::new(),
@@ -420,7 +420,7 @@ impl PodSecurity {
     }
 }
 
-fn check(errors: &mut Vec<Error>, field: &str, list: &[String], faults: impl Fn(&str) -> Vec<String>) {
+fn check(errors: &mut ErrorList, field: &str, list: &[String], faults: impl Fn(&str) -> Vec<String>) {
     let path = Path::new("exemptions").child(field);
     let mut seen = BTreeSet::new();
     for (index, name) in list.iter().enumerate() {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use apimachinery::object;
 use serde_json::{Map, Value, json};
 use structured_merge::scale::{self, ReplicasPaths};
@@ -123,8 +123,8 @@ const MANAGER_LENGTH_MAX: usize = 128;
 const SUBRESOURCE_LENGTH_MAX: usize = 256;
 
 /// Checks the name of a field manager.
-pub(crate) fn validate_manager(path: impl Fn() -> Path, name: &str) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub(crate) fn validate_manager(path: impl Fn() -> Path, name: &str) -> ErrorList {
+    let mut errors = ErrorList::new();
     if name.len() > MANAGER_LENGTH_MAX {
         errors.push(Error::too_long(path(), MANAGER_LENGTH_MAX));
     }
@@ -144,14 +144,14 @@ pub(crate) fn validate_manager(path: impl Fn() -> Path, name: &str) -> Vec<Error
 }
 
 /// Checks the parts of `metadata.managedFields` that field managers do not check.
-pub(crate) fn validate(object: &Value) -> Vec<Error> {
+pub(crate) fn validate(object: &Value) -> ErrorList {
     let path = |index: usize, field: &str| {
         Path::new("metadata")
             .child("managedFields")
             .index(index)
             .child(field)
     };
-    let mut errors = Vec::new();
+    let mut errors = ErrorList::new();
     for (index, entry) in entries(object).iter().enumerate() {
         let manager = object::text(entry, &["manager"]);
         errors.extend(validate_manager(|| path(index, "manager"), manager));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use apimachinery::go;
 use apimachinery::object;
 use serde_json::Value;
@@ -78,7 +78,7 @@ impl Registry {
             builtin_kinds::stamp_times(gvk, &mut object, None, &self.timestamp());
         }
         warn_about_owners(write, &metadata::dedupe_owners(&mut object));
-        let mut errors = Vec::new();
+        let mut errors = ErrorList::new();
         if definition.is("", "services") {
             errors = service_address::allocate(self, &mut object, None, write.dry_run);
             if errors.is_empty() && !write.dry_run {

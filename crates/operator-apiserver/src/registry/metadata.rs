@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use apimachinery::field::{Error, ErrorType, Path};
+use apimachinery::field::{Error, ErrorList, ErrorType, Path};
 use apimachinery::names;
 use apimachinery::object;
 use serde_json::Value;
@@ -26,7 +26,7 @@ const EVENT_FIELDS: [&str; 7] = [
 
 /// Returns the errors of a new object, of which `errors` are those of its kind: those of its metadata come first, except
 /// for a few kinds.
-pub(crate) fn among(definition: &Definition, object: &Value, mut errors: Vec<Error>) -> Vec<Error> {
+pub(crate) fn among(definition: &Definition, object: &Value, errors: ErrorList) -> ErrorList {
     let is_core_event = definition.is("", "events");
     if is_core_event || definition.is("policy", "poddisruptionbudgets") {
         // The metadata is only checked if the rest is valid, that of an event by the rules of all kinds.
@@ -45,12 +45,15 @@ pub(crate) fn among(definition: &Definition, object: &Value, mut errors: Vec<Err
     } else {
         0
     };
-    errors.splice(place..place, validate_create(definition, object));
-    errors
+    let mut errors = errors.into_iter();
+    let mut all: ErrorList = errors.by_ref().take(place).collect();
+    all.extend(validate_create(definition, object));
+    all.extend(errors);
+    all
 }
 
 /// Checks the metadata of a new object.
-pub(crate) fn validate_create(definition: &Definition, object: &Value) -> Vec<Error> {
+pub(crate) fn validate_create(definition: &Definition, object: &Value) -> ErrorList {
     let needs_namespace = definition.namespaced && object::namespace(object).is_empty();
     let mut errors = validate_whole(object, needs_namespace, &|name, is_prefix| {
         if crd::is_definition_table(definition) {
@@ -70,7 +73,7 @@ pub(crate) fn validate_update(
     subresource: &str,
     object: &Value,
     old: &Value,
-) -> Vec<Error> {
+) -> ErrorList {
     let mut errors = validate_whole(object, false, &|name, _| names::path_segment(name));
     if definition.metadata_checks(subresource).changes > 0 {
         errors.extend(validate_change(object, old));
@@ -79,7 +82,7 @@ pub(crate) fn validate_update(
 }
 
 /// Checks the changed metadata a second time, as most kinds do.
-pub(crate) fn validate_change_again(definition: &Definition, object: &Value, old: &Value) -> Vec<Error> {
+pub(crate) fn validate_change_again(definition: &Definition, object: &Value, old: &Value) -> ErrorList {
     let mut errors = validate_change(object, old);
     if definition.metadata_checks("").standard_finalizers {
         errors.extend(validate_standard_finalizers(object));
@@ -87,7 +90,7 @@ pub(crate) fn validate_change_again(definition: &Definition, object: &Value, old
     errors
 }
 
-fn validate_whole(object: &Value, needs_namespace: bool, name_rule: NameRule<'_>) -> Vec<Error> {
+fn validate_whole(object: &Value, needs_namespace: bool, name_rule: NameRule<'_>) -> ErrorList {
     let path = Path::new("metadata");
     let mut errors = validate_names(object, &path, name_rule);
     if needs_namespace {
@@ -105,8 +108,8 @@ fn validate_whole(object: &Value, needs_namespace: bool, name_rule: NameRule<'_>
     errors
 }
 
-fn validate_names(object: &Value, path: &Path, name_rule: NameRule<'_>) -> Vec<Error> {
-    let mut errors = Vec::new();
+fn validate_names(object: &Value, path: &Path, name_rule: NameRule<'_>) -> ErrorList {
+    let mut errors = ErrorList::new();
     let name = object::name(object);
     let generate_name = object::text(object, &["metadata", "generateName"]);
     if !generate_name.is_empty() {
@@ -128,9 +131,9 @@ fn validate_names(object: &Value, path: &Path, name_rule: NameRule<'_>) -> Vec<E
     errors
 }
 
-fn validate_change(object: &Value, old: &Value) -> Vec<Error> {
+fn validate_change(object: &Value, old: &Value) -> ErrorList {
     let path = Path::new("metadata");
-    let mut errors: Vec<Error> = validate_new_finalizers(object, old).into_iter().collect();
+    let mut errors: ErrorList = validate_new_finalizers(object, old).into_iter().collect();
     for field in [
         "name",
         "namespace",
@@ -172,7 +175,7 @@ fn validate_new_finalizers(object: &Value, old: &Value) -> Option<Error> {
 }
 
 /// Checks the list fields of a whole object and of a change.
-fn validate_lists(object: &Value, path: &Path) -> Vec<Error> {
+fn validate_lists(object: &Value, path: &Path) -> ErrorList {
     let mut errors = labels::validate_labels(object, &path.child("labels"));
     errors.extend(labels::validate_annotations(object, &path.child("annotations")));
     errors.extend(validate_owners(object, &path.child("ownerReferences")));
@@ -183,8 +186,8 @@ fn validate_lists(object: &Value, path: &Path) -> Vec<Error> {
 /// The maximum number of errors about additional controllers of one object.
 const CONTROLLER_ERRORS_MAX: usize = 10;
 
-fn validate_owners(object: &Value, path: &Path) -> Vec<Error> {
-    let mut errors = Vec::new();
+fn validate_owners(object: &Value, path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
     let mut controller: Option<String> = None;
     let mut controllers = 0;
     let owners = object::meta(object, "ownerReferences").and_then(Value::as_array);
@@ -216,8 +219,8 @@ fn validate_owners(object: &Value, path: &Path) -> Vec<Error> {
     errors
 }
 
-fn validate_owner(owner: &Value, path: &Path) -> Vec<Error> {
-    let mut errors = Vec::new();
+fn validate_owner(owner: &Value, path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
     let text = |field: &str| object::text(owner, &[field]);
     let api_version = text("apiVersion");
     if has_no_version(api_version) {
@@ -274,7 +277,7 @@ fn invalid_text(field: Path, value: String, detail: String) -> Error {
 }
 
 /// Checks that finalizers without a prefix are standard ones, as most built-in kinds require.
-fn validate_standard_finalizers(object: &Value) -> Vec<Error> {
+fn validate_standard_finalizers(object: &Value) -> ErrorList {
     let path = Path::new("metadata").child("finalizers");
     object::finalizers(object)
         .into_iter()
@@ -290,8 +293,8 @@ fn validate_standard_finalizers(object: &Value) -> Vec<Error> {
         .collect()
 }
 
-fn validate_finalizers(object: &Value, path: &Path) -> Vec<Error> {
-    let mut errors = Vec::new();
+fn validate_finalizers(object: &Value, path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
     let finalizers = object::finalizers(object);
     for finalizer in &finalizers {
         for fault in names::qualified_name(finalizer) {

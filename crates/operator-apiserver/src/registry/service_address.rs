@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use apimachinery::object;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
@@ -38,7 +38,7 @@ pub(super) fn allocate(
     service: &mut Value,
     old: Option<&Value>,
     dry_run: bool,
-) -> Vec<Error> {
+) -> ErrorList {
     let errors = builtin_kinds::validate_service_addresses(service);
     if !errors.is_empty() {
         return errors;
@@ -62,7 +62,7 @@ pub(super) fn allocate(
         .unwrap_or_default()
         .to_owned();
     if kind == "ExternalName" {
-        return Vec::new();
+        return ErrorList::new();
     }
     let before = old.and_then(|old| old.get("spec")?.as_object());
     let errors = service_families::complete(spec, before, &registry.service_network.families());
@@ -71,16 +71,16 @@ pub(super) fn allocate(
     }
     if old.is_some_and(|old| !builtin_kinds::keeps_service_addresses(service, old)) {
         // Validation reports the changed addresses.
-        return Vec::new();
+        return ErrorList::new();
     }
     let spec = object::child_mut(service, "spec");
-    let errors: Vec<Error> = set_cluster_addresses(&drawing, spec, old, &others)
+    let errors: ErrorList = set_cluster_addresses(&drawing, spec, old, &others)
         .into_iter()
         .collect();
     if !errors.is_empty() {
         return errors;
     }
-    let mut errors = Vec::new();
+    let mut errors = ErrorList::new();
     let manual = spec.get("allocateLoadBalancerNodePorts") == Some(&Value::Bool(false));
     if kind == "NodePort" || kind == "LoadBalancer" {
         errors.extend(set_node_ports(
@@ -172,7 +172,7 @@ pub(super) fn reserve<'r>(
     let others = Others::read(registry, object::namespace(service), object::name(service));
     let before = Used::of(old.unwrap_or(&Value::Null));
     let used = Used::of(service);
-    let mut errors = Vec::new();
+    let mut errors = ErrorList::new();
     for address in &used.addresses {
         if !before.addresses.contains(address) && others.addresses.contains(*address) {
             let detail = format!("failed to allocate IP {address}: provided IP is already allocated");
@@ -392,7 +392,7 @@ fn set_node_ports(
     old: Option<&Value>,
     others: &Others,
     only_given: bool,
-) -> Vec<Error> {
+) -> ErrorList {
     let owned: BTreeSet<u64> = old
         .and_then(|old| object::get(old, &["spec", "ports"])?.as_array())
         .into_iter()
@@ -400,7 +400,7 @@ fn set_node_ports(
         .filter_map(|port| port.get("nodePort")?.as_u64())
         .collect();
     let mut used = others.ports.clone();
-    let mut errors = Vec::new();
+    let mut errors = ErrorList::new();
     // In a new Service, ports with the same number and different protocols share a node port.
     let requested = if old.is_none() {
         requested_node_ports(spec)

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use serde_json::{Map, Value, json};
 
 use super::service_network::Family;
@@ -24,9 +24,9 @@ fn list(spec: &Spec, field: &str) -> Vec<Value> {
 
 /// Completes the families of a Service that is not an ExternalName. `families` are those of the cluster, the preferred
 /// one first. `old` is the spec of the stored Service.
-pub(super) fn complete(spec: &mut Spec, old: Option<&Spec>, families: &[Family]) -> Vec<Error> {
+pub(super) fn complete(spec: &mut Spec, old: Option<&Spec>, families: &[Family]) -> ErrorList {
     if old.is_some_and(|old| keeps_preference(spec, old)) {
-        return Vec::new();
+        return ErrorList::new();
     }
     if let Some(old) = old {
         drop_second(spec, old);
@@ -56,7 +56,7 @@ pub(super) fn complete(spec: &mut Spec, old: Option<&Spec>, families: &[Family])
         }
     }
     let Some(preferred) = families.first() else {
-        return Vec::new();
+        return ErrorList::new();
     };
     if given.is_empty() {
         given.push(preferred.name().into());
@@ -70,7 +70,7 @@ pub(super) fn complete(spec: &mut Spec, old: Option<&Spec>, families: &[Family])
     }
     spec.insert("ipFamilyPolicy".to_owned(), policy.into());
     spec.insert("ipFamilies".to_owned(), Value::Array(given));
-    Vec::new()
+    ErrorList::new()
 }
 
 /// Returns true if an update does not change the addresses of a Service with the policy PreferDualStack. The families
@@ -101,8 +101,8 @@ fn drop_second(spec: &mut Spec, old: &Spec) {
 }
 
 /// Checks that the policy permits the numbers of addresses and of families, and that an update does not reduce them.
-fn wrong_policy(policy: &str, spec: &Spec, old: Option<&Spec>) -> Vec<Error> {
-    let mut errors = Vec::new();
+fn wrong_policy(policy: &str, spec: &Spec, old: Option<&Spec>) -> ErrorList {
+    let mut errors = ErrorList::new();
     for (field, one, many) in [
         ("clusterIPs", "cluster IP", "cluster IPs"),
         ("ipFamilies", "IP family", "IP families"),
@@ -122,12 +122,12 @@ fn wrong_policy(policy: &str, spec: &Spec, old: Option<&Spec>) -> Vec<Error> {
 }
 
 /// Adds the families of the given addresses.
-fn add_families_of_addresses(spec: &Spec, given: &mut Vec<Value>, families: &[Family]) -> Vec<Error> {
+fn add_families_of_addresses(spec: &Spec, given: &mut Vec<Value>, families: &[Family]) -> ErrorList {
     let addresses = match list(spec, "clusterIPs") {
         all if all.is_empty() => vec![spec.get("clusterIP").cloned().unwrap_or_default()],
         all => all,
     };
-    let mut errors = Vec::new();
+    let mut errors = ErrorList::new();
     for (index, address) in addresses.iter().enumerate() {
         // Validation has rejected invalid addresses.
         let Some(Ok(address)) = address.as_str().map(str::parse::<IpAddr>) else {
@@ -148,8 +148,8 @@ fn add_families_of_addresses(spec: &Spec, given: &mut Vec<Value>, families: &[Fa
     errors
 }
 
-fn unavailable(policy: &str, given: &[Value], families: &[Family]) -> Vec<Error> {
-    let mut errors = Vec::new();
+fn unavailable(policy: &str, given: &[Value], families: &[Family]) -> ErrorList {
+    let mut errors = ErrorList::new();
     if policy == REQUIRE && families.len() < 2 {
         let why = "this cluster is not configured for dual-stack services";
         errors.push(Error::invalid(path("ipFamilyPolicy"), policy.into(), why));

@@ -1,14 +1,14 @@
 //! Validates labels and annotations.
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use apimachinery::{names, object};
 use serde_json::Value;
 
 const TOTAL_ANNOTATION_SIZE_MAX: usize = 256 * 1024;
 
 /// Checks the keys and the values of the labels of an object.
-pub(crate) fn validate_labels(object: &Value, path: &Path) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub(crate) fn validate_labels(object: &Value, path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
     let labels = object::meta(object, "labels").and_then(Value::as_object);
     for (key, value) in labels.into_iter().flatten() {
         for fault in names::qualified_name(key) {
@@ -23,8 +23,8 @@ pub(crate) fn validate_labels(object: &Value, path: &Path) -> Vec<Error> {
 }
 
 /// Checks the keys of the annotations of an object, and their size.
-pub(crate) fn validate_annotations(object: &Value, path: &Path) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub(crate) fn validate_annotations(object: &Value, path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
     let mut size = 0;
     let annotations = object::meta(object, "annotations").and_then(Value::as_object);
     for (key, value) in annotations.into_iter().flatten() {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use apimachinery::go::quote;
 use apimachinery::json;
 use apimachinery::object;
@@ -277,7 +277,7 @@ pub(crate) fn mistyped(definition: &Definition, value: &Value) -> Option<Status>
         ("kind", definition.subject.kind.clone()),
         ("apiVersion", definition.api_version()),
     ];
-    let errors: Vec<Error> = expected
+    let errors: ErrorList = expected
         .iter()
         .map(|(field, expected)| (field, object::text(value, &[field]), expected))
         .filter(|(_, given, expected)| !given.is_empty() && given != expected)

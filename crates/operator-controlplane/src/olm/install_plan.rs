@@ -414,7 +414,7 @@ fn too_restrictive(objects: &Objects, definition: &Value) -> Option<String> {
                 continue;
             }
             let errors = schema.validate(object, None);
-            let reason = match errors.as_slice() {
+            let reason = match &*errors {
                 [] => continue,
                 [error] => error.to_string(),
                 errors => format!(

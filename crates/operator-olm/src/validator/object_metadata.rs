@@ -1,6 +1,6 @@
 //! Checks the objects other than the ClusterServiceVersion and the CRDs: supported kinds, and valid metadata.
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use apimachinery::names;
 use serde_json::{Map, Value};
 
@@ -89,10 +89,10 @@ fn check(manifest: &Manifest, findings: &mut Findings) {
 }
 
 /// Returns the errors of the metadata of a cluster-scoped object, like the API server.
-fn metadata_errors(metadata: &Map<String, Value>) -> Vec<Error> {
+fn metadata_errors(metadata: &Map<String, Value>) -> ErrorList {
     let path = Path::new("metadata");
     let field = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default();
-    let mut errors = Vec::new();
+    let mut errors = ErrorList::new();
     if field("name").is_empty() && field("generateName").is_empty() {
         let detail = "name or generateName is required";
         errors.push(Error::required(path.child("name"), detail));
@@ -157,7 +157,7 @@ fn metadata_errors(metadata: &Map<String, Value>) -> Vec<Error> {
     errors
 }
 
-fn owner_errors(metadata: &Map<String, Value>, path: &Path, errors: &mut Vec<Error>) {
+fn owner_errors(metadata: &Map<String, Value>, path: &Path, errors: &mut ErrorList) {
     let path = path.child("ownerReferences");
     let owners = metadata.get("ownerReferences").cloned().unwrap_or_default();
     let mut controller: Option<String> = None;

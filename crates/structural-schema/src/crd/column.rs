@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use serde_json::Value;
 
 use super::text_at;
@@ -22,7 +22,7 @@ const FORMATS: [&str; 8] = [
     "password",
 ];
 
-pub(super) fn validate_columns(version: &Value, path: &Path, errors: &mut Vec<Error>) {
+pub(super) fn validate_columns(version: &Value, path: &Path, errors: &mut ErrorList) {
     let columns = version.get("additionalPrinterColumns").and_then(Value::as_array);
     for (index, column) in columns.into_iter().flatten().enumerate() {
         validate_column(
@@ -33,7 +33,7 @@ pub(super) fn validate_columns(version: &Value, path: &Path, errors: &mut Vec<Er
     }
 }
 
-fn validate_column(column: &Value, path: &Path, errors: &mut Vec<Error>) {
+fn validate_column(column: &Value, path: &Path, errors: &mut ErrorList) {
     if text_at(column, "/name").is_empty() {
         errors.push(Error::required(path.child("name"), ""));
     }
@@ -59,7 +59,7 @@ fn simple_path_error(json_path: &str, path: &Path) -> Option<Error> {
     (!json_path.starts_with('.')).then(|| Error::invalid(path.clone(), json_path.into(), detail))
 }
 
-pub(super) fn validate_subresources(subresources: Option<&Value>, path: &Path, errors: &mut Vec<Error>) {
+pub(super) fn validate_subresources(subresources: Option<&Value>, path: &Path, errors: &mut ErrorList) {
     let Some(scale) = subresources
         .and_then(|subresources| subresources.get("scale"))
         .filter(|scale| scale.is_object())
@@ -99,7 +99,7 @@ pub(super) fn validate_selectable_fields(
     schema: Option<&Value>,
     missing: &str,
     parent: &Path,
-    errors: &mut Vec<Error>,
+    errors: &mut ErrorList,
 ) {
     let Some(fields) = version
         .get("selectableFields")
@@ -144,7 +144,7 @@ fn validate_selectable_field(
     schema: &Node,
     path: &Path,
     seen: &mut BTreeSet<Path>,
-    errors: &mut Vec<Error>,
+    errors: &mut ErrorList,
 ) {
     let json_path = text_at(field, "/jsonPath");
     if json_path.is_empty() {

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use apimachinery::{names, webhook};
 use serde_json::Value;
 
 use super::{enumeration, text_at};
 
 /// Returns the errors of `conversion`; `check_bundle` is true if an invalid certificate bundle is rejected.
-pub(super) fn validate(conversion: Option<&Value>, check_bundle: bool, path: &Path, errors: &mut Vec<Error>) {
+pub(super) fn validate(conversion: Option<&Value>, check_bundle: bool, path: &Path, errors: &mut ErrorList) {
     let Some(conversion) = conversion.filter(|conversion| !conversion.is_null()) else {
         return;
     };
@@ -49,7 +49,7 @@ pub(super) fn validate(conversion: Option<&Value>, check_bundle: bool, path: &Pa
     validate_review_versions(versions, &versions_path, errors);
 }
 
-fn validate_client(client: &Value, path: &Path, errors: &mut Vec<Error>) {
+fn validate_client(client: &Value, path: &Path, errors: &mut ErrorList) {
     let url = client.get("url").and_then(Value::as_str);
     let service = client.get("service").filter(|service| service.is_object());
     match (url, service) {
@@ -70,7 +70,7 @@ pub(super) fn is_bad_bundle(bundle: &str) -> bool {
     !bundle.is_empty() && !bundle.contains("LS0tLS1CRUdJTi")
 }
 
-fn validate_bundle(client: &Value, path: &Path, errors: &mut Vec<Error>) {
+fn validate_bundle(client: &Value, path: &Path, errors: &mut ErrorList) {
     let bundle = text_at(client, "/caBundle");
     if is_bad_bundle(bundle) {
         let detail = "unable to load root certificates: unable to parse bytes as PEM block";
@@ -78,7 +78,7 @@ fn validate_bundle(client: &Value, path: &Path, errors: &mut Vec<Error>) {
     }
 }
 
-fn validate_review_versions(versions: &[Value], path: &Path, errors: &mut Vec<Error>) {
+fn validate_review_versions(versions: &[Value], path: &Path, errors: &mut ErrorList) {
     if versions.is_empty() {
         return errors.push(Error::required(path.clone(), ""));
     }

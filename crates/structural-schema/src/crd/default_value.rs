@@ -1,6 +1,6 @@
 //! Checks that defaults are not pruned and are valid.
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use serde_json::{Value, json};
 
 use crate::node::Node;
@@ -8,8 +8,8 @@ use crate::rule::Rules;
 use crate::{metadata, prune, validate};
 
 /// Returns the errors of all defaults in a schema.
-pub(super) fn validate(root: &Node, path: &Path) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub(super) fn validate(root: &Node, path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
     walk(root, path, true, None, &mut errors);
     errors
 }
@@ -20,7 +20,7 @@ struct InsideMeta {
     keys: Vec<String>,
 }
 
-fn walk(node: &Node, path: &Path, is_resource: bool, inside: Option<&InsideMeta>, errors: &mut Vec<Error>) {
+fn walk(node: &Node, path: &Path, is_resource: bool, inside: Option<&InsideMeta>, errors: &mut ErrorList) {
     let is_resource = is_resource || node.embedded_resource;
     let inside = if node.embedded_resource { None } else { inside };
     if let Some(default) = &node.default {
@@ -50,7 +50,7 @@ fn walk(node: &Node, path: &Path, is_resource: bool, inside: Option<&InsideMeta>
     }
 }
 
-fn check(default: &Value, node: &Node, is_resource: bool, path: &Path, errors: &mut Vec<Error>) {
+fn check(default: &Value, node: &Node, is_resource: bool, path: &Path, errors: &mut ErrorList) {
     let mut pruned = default.clone();
     let unknown = if is_resource {
         prune::prune(&mut pruned, node)
@@ -84,7 +84,7 @@ fn check(default: &Value, node: &Node, is_resource: bool, path: &Path, errors: &
 }
 
 /// Validates defaults inside metadata as part of a resource that contains them.
-fn check_meta(default: &Value, node: &Node, inside: &InsideMeta, path: &Path, errors: &mut Vec<Error>) {
+fn check_meta(default: &Value, node: &Node, inside: &InsideMeta, path: &Path, errors: &mut ErrorList) {
     let mut object = json!({"apiVersion": "validation/v1", "kind": "Validation"});
     let value = inside
         .keys
@@ -103,7 +103,7 @@ fn check_meta(default: &Value, node: &Node, inside: &InsideMeta, path: &Path, er
         return refuse(problem.to_string());
     }
     let problems = metadata::validate(&object, &Node::default(), &Path::default(), true);
-    match problems.as_slice() {
+    match &*problems {
         [] => errors.extend(validate::validate(default, None, node, path)),
         [single] => refuse(single.to_string()),
         several => {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use serde_json::{Value, json};
 
 use super::internal;
@@ -53,29 +53,21 @@ impl Place {
     }
 }
 
-/// The maximum total size of the keys of map lists in errors, in bytes. The API server shows all keys of a list in the
-/// error of each of them.
-const SHOWN_KEYS_MAX: usize = 8 << 20;
-
-/// Returns the errors of all keywords, followed by those of rules. `with_rules` is true if the schema is structural, so
-/// that rules can be checked. `shown_keys` is the size of the keys in the errors of all schemas of the definition.
-pub(super) fn validate(root: &Node, path: &Path, with_rules: bool, shown_keys: &mut usize) -> Vec<Error> {
+/// Appends the errors of all keywords, followed by those of rules. `with_rules` is true if the schema is structural, so
+/// that rules can be checked.
+pub(super) fn validate(root: &Node, path: &Path, with_rules: bool, errors: &mut ErrorList) {
     let place = Place {
         cardinality: Some(1),
         has_rules: with_rules,
         ..Place::default()
     };
     let mut checker = Checker {
-        errors: Vec::new(),
+        errors,
         rules: RuleChecker::default(),
-        shown_keys,
     };
     checker.node(root, path, &place, true);
-    let Checker {
-        mut errors, rules, ..
-    } = checker;
+    let rules = checker.rules;
     errors.extend(rules.finish(path));
-    errors
 }
 
 /// Validates the schemas of an unsupported keyword.
@@ -93,10 +85,9 @@ fn item_list(node: &Node) -> &[Node] {
         .map_or(&[], |refused| refused.items.as_slice())
 }
 
-struct Checker<'s> {
-    errors: Vec<Error>,
+struct Checker<'e> {
+    errors: &'e mut ErrorList,
     rules: RuleChecker,
-    shown_keys: &'s mut usize,
 }
 
 impl Checker<'_> {
@@ -109,6 +100,9 @@ impl Checker<'_> {
     }
 
     fn node(&mut self, node: &Node, path: &Path, place: &Place, is_root: bool) {
+        if self.errors.is_full() {
+            return;
+        }
         let errors_before = self.errors.len();
         self.unsupported(node, path, place);
         if node.unique_items {
@@ -350,14 +344,11 @@ impl Checker<'_> {
         }
     }
 
-    /// Reports all keys of a map list, unless errors have shown too many keys.
+    /// Reports all keys of a map list. The API server does so for each invalid key.
     fn invalid_keys(&mut self, node: &Node, path: &Path, detail: &str) {
-        if *self.shown_keys > SHOWN_KEYS_MAX {
-            return;
+        if !self.errors.is_full() {
+            self.invalid(path.clone(), node.list_map_keys.clone(), detail);
         }
-        let error = Error::invalid(path.clone(), node.list_map_keys.clone().into(), detail);
-        *self.shown_keys += error.value.as_ref().map_or(0, String::len);
-        self.errors.push(error);
     }
 
     /// Checks that items of sets and map lists are not nullable, and that the keys of map lists always have a value.
@@ -450,7 +441,7 @@ const SCHEMA_COST_LIMIT: u64 = 100_000_000;
 /// Compiles rules and adds their estimated costs.
 #[derive(Default)]
 struct RuleChecker {
-    errors: Vec<Error>,
+    errors: ErrorList,
     total: u64,
     /// The most expensive expressions, in descending order.
     most_expensive: Vec<(Path, u64)>,
@@ -529,7 +520,7 @@ impl RuleChecker {
         self.most_expensive.truncate(4);
     }
 
-    fn finish(self, root: &Path) -> Vec<Error> {
+    fn finish(self, root: &Path) -> ErrorList {
         let Self {
             mut errors,
             total,

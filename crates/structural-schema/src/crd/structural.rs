@@ -1,6 +1,6 @@
 //! Checks that a schema is structural: all types are declared, and value validations only add restrictions.
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 
 use crate::node::{AdditionalProperties, Node};
 
@@ -12,15 +12,15 @@ enum Level {
 }
 
 /// Returns the reasons why the schema is not structural, sorted as in the API server.
-pub(super) fn validate(root: &Node, path: &Path) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub(super) fn validate(root: &Node, path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
     invariants(root, Level::Root, path, &mut errors);
     completeness(root, root, path, path, &mut errors);
-    errors.sort_by_cached_key(ToString::to_string);
+    errors.sort();
     errors
 }
 
-fn invariants(node: &Node, level: Level, path: &Path, errors: &mut Vec<Error>) {
+fn invariants(node: &Node, level: Level, path: &Path, errors: &mut ErrorList) {
     if node.kind == "array" && node.items.is_none() {
         errors.push(Error::required(path.child("items"), "must be specified"));
     }
@@ -52,7 +52,7 @@ fn invariants(node: &Node, level: Level, path: &Path, errors: &mut Vec<Error>) {
     metadata_rules(node, level, path, errors);
 }
 
-fn extensions(node: &Node, path: &Path, errors: &mut Vec<Error>) {
+fn extensions(node: &Node, path: &Path, errors: &mut ErrorList) {
     if !node.int_or_string {
         return;
     }
@@ -70,7 +70,7 @@ fn extensions(node: &Node, path: &Path, errors: &mut Vec<Error>) {
     }
 }
 
-fn node_type(node: &Node, level: Level, path: &Path, errors: &mut Vec<Error>) {
+fn node_type(node: &Node, level: Level, path: &Path, errors: &mut ErrorList) {
     let type_path = path.child("type");
     if node.embedded_resource && node.kind != "object" {
         let detail = "must be object if x-kubernetes-embedded-resource is true";
@@ -103,7 +103,7 @@ fn node_type(node: &Node, level: Level, path: &Path, errors: &mut Vec<Error>) {
     }
 }
 
-fn metadata_rules(node: &Node, level: Level, path: &Path, errors: &mut Vec<Error>) {
+fn metadata_rules(node: &Node, level: Level, path: &Path, errors: &mut ErrorList) {
     if level == Level::Root || node.embedded_resource {
         for name in ["kind", "apiVersion"] {
             if let Some(property) = node.properties.get(name)
@@ -128,7 +128,7 @@ fn metadata_rules(node: &Node, level: Level, path: &Path, errors: &mut Vec<Error
     }
 }
 
-fn metadata_schema(metadata: &Node, level: Level, path: &Path, errors: &mut Vec<Error>) {
+fn metadata_schema(metadata: &Node, level: Level, path: &Path, errors: &mut ErrorList) {
     if metadata.kind != "object" {
         errors.push(Error::invalid(
             path.child("type"),
@@ -204,7 +204,7 @@ fn value_validation(
     skip_any_of: bool,
     skip_first_all_of: bool,
     path: &Path,
-    errors: &mut Vec<Error>,
+    errors: &mut ErrorList,
 ) {
     if !skip_any_of {
         for (index, child) in node.any_of.iter().enumerate() {
@@ -237,7 +237,7 @@ fn value_validation(
     }
 }
 
-fn nested(node: &Node, skip_any_of: bool, path: &Path, errors: &mut Vec<Error>) {
+fn nested(node: &Node, skip_any_of: bool, path: &Path, errors: &mut ErrorList) {
     value_validation(node, skip_any_of, false, path, errors);
     if let Some(items) = &node.items {
         nested(items, false, &path.child("items"), errors);
@@ -304,7 +304,7 @@ fn is_int_or_string_all_of(node: &Node) -> bool {
 }
 
 /// Checks that every field in the value validations of the root exists in the schema itself.
-fn completeness(value: &Node, schema: &Node, path: &Path, value_path: &Path, errors: &mut Vec<Error>) {
+fn completeness(value: &Node, schema: &Node, path: &Path, value_path: &Path, errors: &mut ErrorList) {
     let lists = [
         ("allOf", &value.all_of),
         ("anyOf", &value.any_of),
@@ -326,7 +326,7 @@ fn nested_completeness(
     schema: Option<&Node>,
     path: &Path,
     value_path: &Path,
-    errors: &mut Vec<Error>,
+    errors: &mut ErrorList,
 ) {
     let Some(schema) = schema else {
         errors.push(Error::required(

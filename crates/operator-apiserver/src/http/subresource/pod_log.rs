@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use apimachinery::{object, time};
 use bytes::Bytes;
 use futures::stream;
@@ -228,8 +228,8 @@ impl Options {
         Err(status::invalid(&subject, &call.info.name, &errors))
     }
 
-    fn faults(&self) -> Vec<Error> {
-        let mut errors = Vec::new();
+    fn faults(&self) -> ErrorList {
+        let mut errors = ErrorList::new();
         let mut least = |field: &str, value: Option<i64>, least: i64, why: &str| {
             if let Some(value) = value.filter(|value| *value < least) {
                 errors.push(Error::invalid(Path::new(field), value.into(), why));

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path as FilePath;
 use std::time::Duration;
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use apimachinery::{names, object, time};
 use builtin_kinds::expression::Returns;
 use serde_json::{Value, json};
@@ -191,15 +191,13 @@ fn ttl(webhook: &Value, field: &str, enabled: &str, default: Duration) -> Durati
     positive(webhook, field).unwrap_or(default)
 }
 
-fn validate(authorizers: &[Value]) -> Vec<Error> {
+fn validate(authorizers: &[Value]) -> ErrorList {
     let root = Path::new("authorizers");
     if authorizers.is_empty() {
-        return vec![Error::required(
-            root,
-            "at least one authorization mode must be defined",
-        )];
+        let detail = "at least one authorization mode must be defined";
+        return Error::required(root, detail).into();
     }
-    let mut errors = Vec::new();
+    let mut errors = ErrorList::new();
     let (mut kinds, mut named) = (BTreeSet::new(), BTreeSet::new());
     for (index, one) in authorizers.iter().enumerate() {
         let path = root.index(index);
@@ -247,7 +245,7 @@ fn validate(authorizers: &[Value]) -> Vec<Error> {
 /// The longest timeout of a webhook, in nanoseconds.
 const TIMEOUT_MAX: i64 = 30_000_000_000;
 
-fn validate_webhook(errors: &mut Vec<Error>, path: &Path, webhook: &Value) {
+fn validate_webhook(errors: &mut ErrorList, path: &Path, webhook: &Value) {
     let given = |field: &str| json!(text(webhook, field));
     match nanos(webhook, "timeout") {
         0 => errors.push(Error::required(path.child("timeout"), "")),
@@ -285,7 +283,7 @@ fn validate_webhook(errors: &mut Vec<Error>, path: &Path, webhook: &Value) {
     validate_conditions(errors, &path.child("matchConditions"), conditions);
 }
 
-fn supported(errors: &mut Vec<Error>, path: &Path, webhook: &Value, field: &str, known: &[&str]) {
+fn supported(errors: &mut ErrorList, path: &Path, webhook: &Value, field: &str, known: &[&str]) {
     match text(webhook, field) {
         "" => errors.push(Error::required(path.child(field), "")),
         given if !known.contains(&given) => {
@@ -295,7 +293,7 @@ fn supported(errors: &mut Vec<Error>, path: &Path, webhook: &Value, field: &str,
     }
 }
 
-fn validate_connection(errors: &mut Vec<Error>, path: &Path, webhook: &Value) {
+fn validate_connection(errors: &mut ErrorList, path: &Path, webhook: &Value) {
     let connection = webhook.get("connectionInfo").unwrap_or(&Value::Null);
     let file = text(connection, "kubeConfigFile");
     let at = path.child("kubeConfigFile");
@@ -337,7 +335,7 @@ fn validate_connection(errors: &mut Vec<Error>, path: &Path, webhook: &Value) {
     }
 }
 
-fn validate_conditions(errors: &mut Vec<Error>, path: &Path, conditions: &[Value]) {
+fn validate_conditions(errors: &mut ErrorList, path: &Path, conditions: &[Value]) {
     if conditions.len() > CONDITIONS_MAX {
         errors.push(Error::too_many(path.clone(), conditions.len(), CONDITIONS_MAX));
         return;

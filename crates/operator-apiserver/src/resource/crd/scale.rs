@@ -1,6 +1,6 @@
 //! The scale subresource of custom resources: the paths of the replicas, and their limits.
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use apimachinery::go;
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ pub(crate) struct Scale {
 
 impl Scale {
     /// Returns the errors in the fields of the scale subresource; errors in the spec only if `with_spec` is true.
-    pub(crate) fn check(&self, object: &Value, with_spec: bool) -> Vec<Error> {
+    pub(crate) fn check(&self, object: &Value, with_spec: bool) -> ErrorList {
         let spec = with_spec.then(|| replicas(object, &self.spec_replicas));
         let selector = self.label_selector.as_deref().map(|path| selector(object, path));
         spec.into_iter()

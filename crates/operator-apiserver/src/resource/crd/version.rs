@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use apimachinery::field::Error;
+use apimachinery::field::ErrorList;
 use apimachinery::jsonpath::JsonPath;
 use apimachinery::object;
 use serde_json::Value;
@@ -141,9 +141,9 @@ impl CustomVersion {
         }
     }
 
-    fn check_scale(&self, object: &Value, with_spec: bool) -> Vec<Error> {
+    fn check_scale(&self, object: &Value, with_spec: bool) -> ErrorList {
         let scale = self.scale.as_ref();
-        scale.map_or_else(Vec::new, |scale| scale.check(object, with_spec))
+        scale.map_or_else(ErrorList::new, |scale| scale.check(object, with_spec))
     }
 
     pub(crate) fn field_label(&self, object: &Value, label: &str) -> Result<String, String> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::{Error, ErrorList, Path};
 use apimachinery::go::url::parse_reference;
 use apimachinery::names;
 use builtin_kinds::expression::{Environment, Returns};
@@ -19,8 +19,8 @@ const EITHER: &str = "claim or expression is required";
 const NOT_BOTH: &str = "claim and expression can't both be set";
 
 /// Returns the errors of a configuration.
-pub(super) fn validate(config: &Value) -> Vec<Error> {
-    let mut errors = Vec::new();
+pub(super) fn validate(config: &Value) -> ErrorList {
+    let mut errors = ErrorList::new();
     let root = Path::new("jwt");
     let issuers = list(config, "jwt");
     if issuers.len() > ISSUERS_MAX {
@@ -41,7 +41,7 @@ pub(super) fn validate(config: &Value) -> Vec<Error> {
 }
 
 /// Returns an error for each issuer that is also an issuer of service account tokens.
-pub(super) fn overlap(configuration: &AuthenticationConfiguration, disallowed: &[String]) -> Vec<Error> {
+pub(super) fn overlap(configuration: &AuthenticationConfiguration, disallowed: &[String]) -> ErrorList {
     let urls = configuration
         .issuers()
         .map(|jwt| apimachinery::object::text(jwt, &["issuer", "url"]));
@@ -63,7 +63,7 @@ struct Seen<'c> {
     discovery: BTreeSet<&'c str>,
 }
 
-fn validate_issuer<'c>(errors: &mut Vec<Error>, path: &Path, issuer: &'c Value, seen: &mut Seen<'c>) {
+fn validate_issuer<'c>(errors: &mut ErrorList, path: &Path, issuer: &'c Value, seen: &mut Seen<'c>) {
     let (url, discovery) = (text(issuer, "url"), text(issuer, "discoveryURL"));
     let at = path.child("url");
     if url.is_empty() {
@@ -104,7 +104,7 @@ fn validate_issuer<'c>(errors: &mut Vec<Error>, path: &Path, issuer: &'c Value, 
     }
 }
 
-fn validate_url(errors: &mut Vec<Error>, path: &Path, url: &str, is_new: bool) {
+fn validate_url(errors: &mut ErrorList, path: &Path, url: &str, is_new: bool) {
     let mut invalid = |why: String| errors.push(Error::invalid(path.clone(), json!(url), why));
     let parsed = match parse_reference(url) {
         Ok(parsed) => parsed,
@@ -127,7 +127,7 @@ fn validate_url(errors: &mut Vec<Error>, path: &Path, url: &str, is_new: bool) {
     }
 }
 
-fn validate_audiences(errors: &mut Vec<Error>, path: &Path, issuer: &Value) {
+fn validate_audiences(errors: &mut ErrorList, path: &Path, issuer: &Value) {
     let audiences = texts(issuer, "audiences");
     let at = path.child("audiences");
     if audiences.is_empty() {
@@ -162,7 +162,7 @@ fn validate_audiences(errors: &mut Vec<Error>, path: &Path, issuer: &Value) {
 
 /// Compiles an expression with a boolean result, or a result of any type.
 fn compile(
-    errors: &mut Vec<Error>,
+    errors: &mut ErrorList,
     path: Path,
     environment: &Environment,
     source: &str,
@@ -178,7 +178,7 @@ fn compile(
 }
 
 /// Validates the claim rules; returns true if a rule uses `claims.email_verified`.
-fn validate_claim_rules(errors: &mut Vec<Error>, path: &Path, jwt: &Value) -> bool {
+fn validate_claim_rules(errors: &mut ErrorList, path: &Path, jwt: &Value) -> bool {
     let (mut claims, mut expressions) = (BTreeSet::new(), BTreeSet::new());
     let mut verifies_email = false;
     for (index, rule) in list(jwt, "claimValidationRules").iter().enumerate() {
@@ -216,7 +216,7 @@ fn validate_claim_rules(errors: &mut Vec<Error>, path: &Path, jwt: &Value) -> bo
     verifies_email
 }
 
-fn validate_mappings(errors: &mut Vec<Error>, path: &Path, jwt: &Value, verifies_email: bool) {
+fn validate_mappings(errors: &mut ErrorList, path: &Path, jwt: &Value, verifies_email: bool) {
     let mappings = jwt.get("claimMappings").unwrap_or(&Value::Null);
     let null = Value::Null;
     let mapping = |field: &str| mappings.get(field).unwrap_or(&null);
@@ -243,7 +243,7 @@ fn validate_mappings(errors: &mut Vec<Error>, path: &Path, jwt: &Value, verifies
 
 /// Validates a mapping; returns true if its expression is valid.
 fn validate_mapping(
-    errors: &mut Vec<Error>,
+    errors: &mut ErrorList,
     path: &Path,
     mapping: &Value,
     is_required: bool,
@@ -286,7 +286,7 @@ fn validate_mapping(
     }
 }
 
-fn validate_extra(errors: &mut Vec<Error>, path: &Path, extra: &[Value]) {
+fn validate_extra(errors: &mut ErrorList, path: &Path, extra: &[Value]) {
     let mut seen = BTreeSet::new();
     for (index, mapping) in extra.iter().enumerate() {
         let (key, source) = (text(mapping, "key"), text(mapping, "valueExpression"));
@@ -311,7 +311,7 @@ fn validate_extra(errors: &mut Vec<Error>, path: &Path, extra: &[Value]) {
 }
 
 /// Validates a key, which must be a path that starts with a domain.
-fn validate_key(errors: &mut Vec<Error>, path: &Path, key: &str) {
+fn validate_key(errors: &mut ErrorList, path: &Path, key: &str) {
     if key.is_empty() {
         errors.push(Error::required(path.clone(), ""));
         return;
@@ -339,7 +339,7 @@ fn validate_key(errors: &mut Vec<Error>, path: &Path, key: &str) {
     }
 }
 
-fn validate_user_rules(errors: &mut Vec<Error>, path: &Path, jwt: &Value) {
+fn validate_user_rules(errors: &mut ErrorList, path: &Path, jwt: &Value) {
     let mut seen = BTreeSet::new();
     for (index, rule) in list(jwt, "userValidationRules").iter().enumerate() {
         let at = path.index(index).child("expression");
@@ -354,7 +354,7 @@ fn validate_user_rules(errors: &mut Vec<Error>, path: &Path, jwt: &Value) {
     }
 }
 
-fn validate_anonymous(errors: &mut Vec<Error>, config: &Value) {
+fn validate_anonymous(errors: &mut ErrorList, config: &Value) {
     let anonymous = config.get("anonymous").unwrap_or(&Value::Null);
     let conditions = list(anonymous, "conditions");
     if !conditions.is_empty() && anonymous.get("enabled") != Some(&Value::Bool(true)) {
