@@ -15,11 +15,8 @@ pub(crate) fn validate(value: &Value, schema: &Node, path: &Path) -> ErrorList {
     errors
 }
 
-/// The maximum number of reported duplicates.
-const MAX_ERRORS: usize = 1000;
-
 fn walk(value: &Value, schema: &Node, path: &Path, errors: &mut ErrorList) {
-    if errors.len() >= MAX_ERRORS || !schema.has_unique_items {
+    if errors.is_full() || !schema.has_unique_items {
         return;
     }
     match value {
@@ -53,7 +50,7 @@ fn validate_set(items: &[Value], path: &Path, errors: &mut ErrorList) {
     let mut reported = HashSet::new();
     for (index, item) in items.iter().enumerate() {
         let text = go::json(item);
-        if !seen.insert(text.clone()) && reported.insert(text) && errors.len() < MAX_ERRORS {
+        if !seen.insert(text.clone()) && reported.insert(text) {
             errors.push(Error::duplicate(path.index(index), item));
         }
     }
@@ -76,7 +73,7 @@ fn validate_map(items: &[Value], schema: &Node, path: &Path, errors: &mut ErrorL
             .collect();
         let keys = Value::Object(keys);
         let text = go::json(&keys);
-        if !seen.insert(text.clone()) && reported.insert(text) && errors.len() < MAX_ERRORS {
+        if !seen.insert(text.clone()) && reported.insert(text) {
             errors.push(Error::duplicate(path.index(index), &keys));
         }
     }

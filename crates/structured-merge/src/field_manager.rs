@@ -480,40 +480,39 @@ fn is_reset(entries: &[Value]) -> bool {
     }
 }
 
-fn describe(conflicts: &[OwnedByOther]) -> Conflicts {
-    let causes = conflicts.iter().map(|conflict| Conflict {
-        field: path::display(&conflict.path),
-        message: format!("conflict with {}", conflict.manager.describe()),
-    });
-    Conflicts {
-        causes: causes.collect(),
-        message: message(conflicts),
-    }
-}
+/// The maximum size of the causes of a conflict, in bytes. Each field below many long keys has a path with these keys.
+const CAUSE_BYTES_MAX: usize = 4 << 20;
 
-fn message(conflicts: &[OwnedByOther]) -> String {
-    if let [only] = conflicts {
-        let (manager, path) = (only.manager.describe(), path::display(&only.path));
-        return format!("Apply failed with 1 conflict: conflict with {manager}: {path}");
-    }
+/// Formats the conflicts, up to the size limit.
+fn describe(conflicts: &[OwnedByOther]) -> Conflicts {
+    let total: usize = conflicts.iter().map(|conflict| conflict.fields.len()).sum();
+    let mut causes: Vec<Conflict> = Vec::new();
     let mut lines = Vec::new();
-    for group in conflicts.chunk_by(|left, right| left.manager == right.manager) {
-        lines.extend(
-            group
-                .first()
-                .map(|first| format!("conflicts with {}:", first.manager.describe())),
-        );
-        lines.extend(
-            group
-                .iter()
-                .map(|conflict| format!("- {}", path::display(&conflict.path))),
-        );
+    let mut size = 0;
+    for OwnedByOther { manager, fields } in conflicts {
+        let owner = manager.describe();
+        lines.push(format!("conflicts with {owner}:"));
+        let shown = fields.try_for_each_path(|path| {
+            if size > CAUSE_BYTES_MAX {
+                return Err(());
+            }
+            let field = path::display(path);
+            let message = format!("conflict with {owner}");
+            size += size_of::<Conflict>() + field.len() + message.len();
+            lines.push(format!("- {field}"));
+            causes.push(Conflict { field, message });
+            Ok(())
+        });
+        if shown.is_err() {
+            lines.push(format!("and {} more", total - causes.len()));
+            break;
+        }
     }
-    format!(
-        "Apply failed with {} conflicts: {}",
-        conflicts.len(),
-        lines.join("\n")
-    )
+    let message = match causes.as_slice() {
+        [only] if total == 1 => format!("Apply failed with 1 conflict: {}: {}", only.message, only.field),
+        _ => format!("Apply failed with {total} conflicts: {}", lines.join("\n")),
+    };
+    Conflicts { message, causes }
 }
 
 fn api_version(group: &str, version: &str) -> String {

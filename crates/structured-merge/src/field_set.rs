@@ -92,24 +92,34 @@ impl FieldSet {
         }
     }
 
-    /// Returns all paths of the set. At each level, members precede the paths below them.
-    pub fn paths(&self) -> Vec<Vec<PathElement>> {
-        let mut out = Vec::new();
-        self.collect_paths(&mut Vec::new(), &mut out);
-        out
+    /// Calls `visit` with each path of the set until it returns an error. At each level, members precede the paths
+    /// below them. All paths together can be much larger than the set, in which fields share their parents.
+    ///
+    /// # Errors
+    /// Returns the error of `visit`.
+    pub fn try_for_each_path<E>(
+        &self,
+        mut visit: impl FnMut(&[PathElement]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.visit_paths(&mut Vec::new(), &mut visit)
     }
 
-    fn collect_paths(&self, prefix: &mut Vec<PathElement>, out: &mut Vec<Vec<PathElement>>) {
+    fn visit_paths<E>(
+        &self,
+        path: &mut Vec<PathElement>,
+        visit: &mut impl FnMut(&[PathElement]) -> Result<(), E>,
+    ) -> Result<(), E> {
         for node in self.nodes.iter().filter(|node| node.member) {
-            prefix.push(node.element.clone());
-            out.push(prefix.clone());
-            prefix.pop();
+            path.push(node.element.clone());
+            visit(path)?;
+            path.pop();
         }
-        for node in &self.nodes {
-            prefix.push(node.element.clone());
-            node.children.collect_paths(prefix, out);
-            prefix.pop();
+        for node in self.nodes.iter().filter(|node| !node.children.is_empty()) {
+            path.push(node.element.clone());
+            node.children.visit_paths(path, visit)?;
+            path.pop();
         }
+        Ok(())
     }
 
     /// Returns the union of two sets.
@@ -387,8 +397,12 @@ impl Node {
 /// Formats the set with one path on each line.
 impl fmt::Display for FieldSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let paths: Vec<_> = self.paths().iter().map(|path| path::display(path)).collect();
-        f.write_str(&paths.join("\n"))
+        let mut separator = "";
+        self.try_for_each_path(|path| {
+            write!(f, "{separator}{}", path::display(path))?;
+            separator = "\n";
+            Ok(())
+        })
     }
 }
 

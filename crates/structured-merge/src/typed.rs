@@ -37,38 +37,78 @@ pub struct TypedError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypedErrors(Vec<TypedError>);
 
-impl TypedErrors {
-    pub(crate) fn one(message: impl Into<String>) -> Vec<TypedError> {
-        vec![TypedError {
-            path: String::new(),
+/// The maximum size of the errors of a value, in bytes. Each field below many long keys has an error with these keys.
+const ERROR_BYTES_MAX: usize = 4 << 20;
+
+/// Collects the errors of a value, up to the size limit.
+#[derive(Default)]
+struct Errors {
+    found: Vec<TypedError>,
+    size: usize,
+}
+
+impl Errors {
+    fn push(&mut self, place: Place<'_>, message: impl Into<String>) {
+        if self.is_full() {
+            return;
+        }
+        let error = TypedError {
+            path: place.to_string(),
             message: message.into(),
-        }]
+        };
+        self.size += size_of::<TypedError>() + error.path.len() + error.message.len();
+        self.found.push(error);
+        if self.is_full() {
+            self.found.push(TypedError {
+                path: String::new(),
+                message: "there are too many errors: the others are not shown".to_owned(),
+            });
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.size > ERROR_BYTES_MAX
+    }
+
+    fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// Returns `Ok` if there are no errors.
+    fn finish(self) -> Result<(), TypedErrors> {
+        if self.found.is_empty() {
+            Ok(())
+        } else {
+            Err(TypedErrors(self.found))
+        }
     }
 }
 
-/// Returns `Ok` if there are no errors.
-fn none(errors: Vec<TypedError>) -> Result<(), TypedErrors> {
-    if errors.is_empty() {
-        Ok(())
-    } else {
-        Err(TypedErrors(errors))
+/// The place of a value: the path elements above it, which are formatted for errors only.
+#[derive(Clone, Copy, Default)]
+struct Place<'p>(Option<(&'p Place<'p>, &'p dyn fmt::Display)>);
+
+impl<'p> Place<'p> {
+    fn below(&'p self, element: &'p dyn fmt::Display) -> Self {
+        Self(Some((self, element)))
     }
 }
 
-/// Adds a path element before the paths of the errors.
-fn below(mut errors: Vec<TypedError>, element: impl fmt::Display) -> Vec<TypedError> {
-    for error in &mut errors {
-        error.path = format!("{element}{}", error.path);
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some((above, element)) => write!(f, "{above}{element}"),
+            None => Ok(()),
+        }
     }
-    errors
 }
 
 impl fmt::Display for TypedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.path.is_empty() {
-            f.write_str(&self.message)
-        } else {
-            write!(f, "{}: {}", self.path, self.message)
+        match (self.path.as_str(), self.message.as_str()) {
+            ("", message) => f.write_str(message),
+            (path, "") => f.write_str(path),
+            (path, message) => write!(f, "{path}: {message}"),
         }
     }
 }

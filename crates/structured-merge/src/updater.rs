@@ -11,17 +11,16 @@ use crate::convert::{ConvertError, Converter};
 use crate::field_set::FieldSet;
 use crate::go;
 use crate::managed_fields::{Manager, Owned};
-use crate::path::PathElement;
 use crate::schema::Schema;
 use crate::typed::{self, Comparison, Duplicates, TypedErrors};
 
 pub(crate) type Owners = BTreeMap<Manager, Owned>;
 
-/// A field that an applier sets and another manager owns.
+/// The fields that an applier sets and another manager owns; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedByOther {
     pub(crate) manager: Manager,
-    pub(crate) path: Vec<PathElement>,
+    pub(crate) fields: FieldSet,
 }
 
 /// The reason why the managers could not be computed.
@@ -168,18 +167,23 @@ impl Updater<'_> {
             .map(|(version, changes)| (version, changes.modified.union(&changes.added)))
             .collect();
         let others = owners.iter().filter(|(manager, _)| *manager != me);
-        let mut conflicts = Vec::new();
+        let mut taken_from = Vec::new();
         for (manager, owned) in others {
             let Some(written) = written.get(&owned.api_version) else {
                 continue;
             };
             let taken = owned.fields.intersection(written);
-            conflicts.push((manager.clone(), taken));
+            taken_from.push((manager.clone(), taken));
         }
-        if !force && conflicts.iter().any(|(_, taken)| !taken.is_empty()) {
-            return Err(UpdateError::Conflicts(conflicting_fields(conflicts)));
+        if !force && taken_from.iter().any(|(_, taken)| !taken.is_empty()) {
+            let conflicts = taken_from.into_iter().filter(|(_, taken)| !taken.is_empty());
+            return Err(UpdateError::Conflicts(
+                conflicts
+                    .map(|(manager, fields)| OwnedByOther { manager, fields })
+                    .collect(),
+            ));
         }
-        for (manager, taken) in conflicts {
+        for (manager, taken) in taken_from {
             let Some(owned) = owners.get_mut(&manager) else {
                 continue;
             };
@@ -427,14 +431,4 @@ fn same_metadata(live: &Map<String, Value>, merged: &Map<String, Value>) -> bool
         && merged
             .iter()
             .all(|(key, value)| live.get(key).is_some_and(|other| go::equal(value, other)))
-}
-
-fn conflicting_fields(conflicts: Vec<(Manager, FieldSet)>) -> Vec<OwnedByOther> {
-    let paths = |(manager, fields): (Manager, FieldSet)| {
-        fields.paths().into_iter().map(move |path| OwnedByOther {
-            manager: manager.clone(),
-            path,
-        })
-    };
-    conflicts.into_iter().flat_map(paths).collect()
 }

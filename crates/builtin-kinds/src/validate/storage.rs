@@ -404,20 +404,18 @@ fn topologies(check: &mut Check, class: &Value, path: &Path) {
     let terms = list(class, &["allowedTopologies"]);
     // The API server also compares with the same number of empty terms, and reports each equal term.
     seen.insert(BTreeMap::new(), terms.len());
-    let mut duplicates = 0;
     for (index, term) in terms.iter().enumerate() {
         let path = path.index(index).child("matchLabelExpressions");
         let equal = seen.entry(topology_term(check, term, &path)).or_default();
-        for _ in 0..(*equal).min(DUPLICATES_MAX - duplicates) {
+        for _ in 0..*equal {
+            if check.errors.is_full() {
+                return;
+            }
             check.duplicate(path.clone(), &"".into());
-            duplicates += 1;
         }
         *equal += 1;
     }
 }
-
-/// The maximum number of errors about equal topologies of a class, which grows with the square of the number of terms.
-const DUPLICATES_MAX: usize = 10_000;
 
 /// Checks one term, with its keys and values.
 fn topology_term<'a>(

@@ -183,13 +183,9 @@ fn validate_lists(object: &Value, path: &Path) -> ErrorList {
     errors
 }
 
-/// The maximum number of errors about additional controllers of one object.
-const CONTROLLER_ERRORS_MAX: usize = 10;
-
 fn validate_owners(object: &Value, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     let mut controller: Option<String> = None;
-    let mut controllers = 0;
     let owners = object::meta(object, "ownerReferences").and_then(Value::as_array);
     for owner in owners.into_iter().flatten() {
         errors.extend(validate_owner(owner, path));
@@ -203,9 +199,8 @@ fn validate_owners(object: &Value, path: &Path) -> ErrorList {
             continue;
         };
         // Each of these errors contains all references.
-        controllers += 1;
-        if controllers > CONTROLLER_ERRORS_MAX {
-            continue;
+        if errors.is_full() {
+            break;
         }
         let shown: Vec<String> = owners.into_iter().flatten().map(owner_text).collect();
         errors.push(invalid_text(

@@ -24,7 +24,11 @@ pub(super) fn remaining(
     };
     conflicts
         .into_iter()
-        .filter(|conflict| !allowed.contains(&conflict.path))
+        .map(|conflict| OwnedByOther {
+            fields: conflict.fields.difference(&allowed),
+            ..conflict
+        })
+        .filter(|conflict| !conflict.fields.is_empty())
         .collect()
 }
 

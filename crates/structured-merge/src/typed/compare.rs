@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map as Object, Value};
 
-use super::{Deduced, Form, NO_FORM, TypedError, TypedErrors, below, check_scalar, list_element, none};
+use super::{Deduced, Errors, Form, NO_FORM, Place, TypedErrors, check_scalar, list_element};
 use crate::field_set::FieldSet;
 use crate::go;
 use crate::path::{FieldName, PathElement};
@@ -54,12 +54,12 @@ fn compare_with(
 ) -> Result<Comparison, TypedErrors> {
     let mut walk = Walk {
         types: &schema.types,
-        errors: Vec::new(),
+        errors: Errors::default(),
         depth: 0,
         are_valid,
     };
-    let found = walk.values(schema.root, Some(old), Some(new));
-    none(walk.errors)?;
+    let found = walk.values(schema.root, Some(old), Some(new), Place::default());
+    walk.errors.finish()?;
     Ok(found.below)
 }
 
@@ -108,6 +108,12 @@ impl Difference {
 }
 
 impl Comparison {
+    fn push_field(&mut self, name: &str, found: Difference) {
+        if !found.is_nothing() {
+            self.push(&PathElement::field(name), found);
+        }
+    }
+
     fn push(&mut self, element: &PathElement, found: Difference) {
         self.removed
             .push(element.clone(), found.removed, found.below.removed);
@@ -127,7 +133,7 @@ impl Comparison {
 
 struct Walk<'a> {
     types: &'a Arena,
-    errors: Vec<TypedError>,
+    errors: Errors,
     /// The number of maps around the current value.
     depth: usize,
     /// True if the values are known to be valid.
@@ -138,16 +144,22 @@ struct Walk<'a> {
 const SKIPPING_DEPTH_MAX: usize = 4;
 
 impl Walk<'_> {
-    fn values(&mut self, kind: TypeId, old: Option<&Value>, new: Option<&Value>) -> Difference {
+    fn values(
+        &mut self,
+        kind: TypeId,
+        old: Option<&Value>,
+        new: Option<&Value>,
+        place: Place<'_>,
+    ) -> Difference {
         let atom = self.types.get(kind);
         let (of_old, of_new) = (Deduced::of(atom, old), Deduced::of(atom, new));
         let (found, leaf) = if new.is_none() {
-            self.form(of_old.form(atom), old, new)
+            self.form(of_old.form(atom), old, new, place)
         } else if old.is_none() || of_old == of_new {
-            self.form(of_new.form(atom), old, new)
+            self.form(of_new.form(atom), old, new, place)
         } else {
-            let (first, _) = self.form(of_old.form(atom), old, new);
-            let (second, leaf) = self.form(of_new.form(atom), old, new);
+            let (first, _) = self.form(of_old.form(atom), old, new, place);
+            let (second, leaf) = self.form(of_new.form(atom), old, new, place);
             (second.or(&first), leaf)
         };
         if leaf {
@@ -162,9 +174,15 @@ impl Walk<'_> {
     }
 
     /// Returns the differences of values that are interpreted in this form, and true if they are leaves.
-    fn form(&mut self, form: Form<'_>, old: Option<&Value>, new: Option<&Value>) -> (Difference, bool) {
+    fn form(
+        &mut self,
+        form: Form<'_>,
+        old: Option<&Value>,
+        new: Option<&Value>,
+        place: Place<'_>,
+    ) -> (Difference, bool) {
         match form {
-            Form::Scalar(scalar) => self.scalars(scalar, old, new),
+            Form::Scalar(scalar) => self.scalars(scalar, old, new, place),
             Form::List(list) => {
                 let (left, right) = (old.and_then(Value::as_array), new.and_then(Value::as_array));
                 let empty = left.is_none_or(Vec::is_empty) && right.is_none_or(Vec::is_empty);
@@ -175,7 +193,7 @@ impl Walk<'_> {
                     left.map_or(&[][..], Vec::as_slice),
                     right.map_or(&[][..], Vec::as_slice),
                 );
-                (Difference::below(self.items(list, left, right)), false)
+                (Difference::below(self.items(list, left, right, place)), false)
             }
             Form::Map(map) => {
                 let (left, right) = (old.and_then(Value::as_object), new.and_then(Value::as_object));
@@ -183,23 +201,29 @@ impl Walk<'_> {
                 if map.atomic || empty {
                     return (leaves(old, new), true);
                 }
-                (Difference::below(self.entries(map, left, right)), false)
+                (Difference::below(self.entries(map, left, right, place)), false)
             }
             Form::Nothing => {
-                self.errors.extend(TypedErrors::one(NO_FORM));
+                self.errors.push(place, NO_FORM);
                 (Difference::default(), false)
             }
         }
     }
 
-    fn scalars(&mut self, scalar: Scalar, old: Option<&Value>, new: Option<&Value>) -> (Difference, bool) {
+    fn scalars(
+        &mut self,
+        scalar: Scalar,
+        old: Option<&Value>,
+        new: Option<&Value>,
+        place: Place<'_>,
+    ) -> (Difference, bool) {
         let sides = (
             check_scalar(scalar, old, "lhs: "),
             check_scalar(scalar, new, "rhs: "),
         );
         if let (Err(left), Err(right)) = sides {
-            self.errors.extend(TypedErrors::one(left));
-            self.errors.extend(TypedErrors::one(right));
+            self.errors.push(place, left);
+            self.errors.push(place, right);
             return (Difference::default(), false);
         }
         (leaves(old, new), true)
@@ -210,14 +234,18 @@ impl Walk<'_> {
         map: &Map,
         old: Option<&Object<String, Value>>,
         new: Option<&Object<String, Value>>,
+        place: Place<'_>,
     ) -> Comparison {
         let mut out = Comparison::default();
         for (name, left) in old.into_iter().flatten() {
-            self.entry(map, name, Some(left), new.and_then(|new| new.get(name)), &mut out);
+            let right = new.and_then(|new| new.get(name));
+            let found = self.entry(map, name, Some(left), right, place);
+            out.push_field(name, found);
         }
         let only_new = |name: &String| old.is_none_or(|old| !old.contains_key(name));
         for (name, right) in new.into_iter().flatten().filter(|(name, _)| only_new(name)) {
-            self.entry(map, name, None, Some(right), &mut out);
+            let found = self.entry(map, name, None, Some(right), place);
+            out.push_field(name, found);
         }
         out.normalize()
     }
@@ -228,64 +256,61 @@ impl Walk<'_> {
         name: &str,
         old: Option<&Value>,
         new: Option<&Value>,
-        out: &mut Comparison,
-    ) {
+        place: Place<'_>,
+    ) -> Difference {
         if map.field(name).is_some_and(|field| field.hidden) {
-            return;
+            return Difference::default();
         }
         if self.are_valid && self.depth < SKIPPING_DEPTH_MAX && old == new {
-            return;
+            return Difference::default();
         }
-        let Some(kind) = map.entry(name) else { return };
-        let errors = self.errors.len();
+        let Some(kind) = map.entry(name) else {
+            return Difference::default();
+        };
         self.depth += 1;
-        let found = self.values(kind, old, new);
+        let found = self.values(kind, old, new, place.below(&FieldName(name)));
         self.depth -= 1;
-        if self.errors.len() > errors {
-            let errors = self.errors.split_off(errors);
-            self.errors.extend(below(errors, FieldName(name)));
-        }
-        if !found.is_nothing() {
-            out.push(&PathElement::field(name), found);
-        }
+        found
     }
 
-    fn items(&mut self, list: &List, old: &[Value], new: &[Value]) -> Comparison {
+    fn items(&mut self, list: &List, old: &[Value], new: &[Value], place: Place<'_>) -> Comparison {
         let mut sides: BTreeMap<PathElement, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
-        for (element, item) in self.elements(list, old) {
+        for (element, item) in self.elements(list, old, place) {
             sides.entry(element).or_default().0.push(item);
         }
-        for (element, item) in self.elements(list, new) {
+        for (element, item) in self.elements(list, new, place) {
             sides.entry(element).or_default().1.push(item);
         }
         let mut out = Comparison::default();
         for (element, (old, new)) in &sides {
-            let errors = self.errors.len();
-            let found = self.item(list, old, new);
-            let errors = self.errors.split_off(errors);
-            self.errors.extend(below(errors, element));
+            let found = self.item(list, old, new, place.below(element));
             out.push(element, found);
         }
         out
     }
 
-    fn elements<'v>(&mut self, list: &List, items: &'v [Value]) -> Vec<(PathElement, &'v Value)> {
+    fn elements<'v>(
+        &mut self,
+        list: &List,
+        items: &'v [Value],
+        place: Place<'_>,
+    ) -> Vec<(PathElement, &'v Value)> {
         let mut out = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
             match list_element(self.types, list, item) {
                 Ok(element) => out.push((element, item)),
-                Err(message) => self
-                    .errors
-                    .extend(TypedErrors::one(format!("element {index}: {message}"))),
+                Err(message) => self.errors.push(place, format!("element {index}: {message}")),
             }
         }
         out
     }
 
     /// Compares list items with the same identity. Duplicate items are compared as a whole.
-    fn item(&mut self, list: &List, old: &[&Value], new: &[&Value]) -> Difference {
+    fn item(&mut self, list: &List, old: &[&Value], new: &[&Value], place: Place<'_>) -> Difference {
         match (old, new) {
-            ([] | [_], [] | [_]) => self.values(list.element, old.first().copied(), new.first().copied()),
+            ([] | [_], [] | [_]) => {
+                self.values(list.element, old.first().copied(), new.first().copied(), place)
+            }
             ([_, _, ..], [_, _, ..]) => {
                 let same =
                     old.len() == new.len() && old.iter().zip(new).all(|(old, new)| go::equal(old, new));
@@ -295,14 +320,18 @@ impl Walk<'_> {
                 }
             }
             ([_, _, ..], _) => {
-                let only = new.first().map(|new| self.values(list.element, None, Some(new)));
+                let only = new
+                    .first()
+                    .map(|new| self.values(list.element, None, Some(new), place));
                 Difference {
                     removed: true,
                     ..only.unwrap_or_default()
                 }
             }
             (_, _) => {
-                let only = old.first().map(|old| self.values(list.element, Some(old), None));
+                let only = old
+                    .first()
+                    .map(|old| self.values(list.element, Some(old), None, place));
                 Difference {
                     added: true,
                     ..only.unwrap_or_default()

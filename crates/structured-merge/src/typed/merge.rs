@@ -1,11 +1,10 @@
 //! Merges an applied configuration into a value.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 
 use serde_json::{Map as Object, Value};
 
-use super::{Deduced, Form, NO_FORM, TypedError, TypedErrors, below, check_scalar, list_element, none};
+use super::{Deduced, Errors, Form, NO_FORM, Place, TypedErrors, check_scalar, list_element};
 use crate::path::{FieldName, PathElement};
 use crate::schema::{Arena, List, Map, Schema, TypeId};
 
@@ -14,33 +13,45 @@ use crate::schema::{Arena, List, Map, Schema, TypeId};
 pub(crate) fn merge(schema: &Schema, old: &Value, new: &Value) -> Result<Value, TypedErrors> {
     let mut walk = Walk {
         types: &schema.types,
-        errors: Vec::new(),
+        errors: Errors::default(),
     };
-    let merged = walk.values(schema.root, Some(old), Some(new));
-    none(walk.errors)?;
+    let merged = walk.values(schema.root, Some(old), Some(new), Place::default());
+    walk.errors.finish()?;
     Ok(merged.unwrap_or_default())
 }
 
 struct Walk<'a> {
     types: &'a Arena,
-    errors: Vec<TypedError>,
+    errors: Errors,
 }
 
 impl Walk<'_> {
-    fn values(&mut self, kind: TypeId, old: Option<&Value>, new: Option<&Value>) -> Option<Value> {
+    fn values(
+        &mut self,
+        kind: TypeId,
+        old: Option<&Value>,
+        new: Option<&Value>,
+        place: Place<'_>,
+    ) -> Option<Value> {
         let atom = self.types.get(kind);
         let (of_old, of_new) = (Deduced::of(atom, old), Deduced::of(atom, new));
         if new.is_none() {
-            return self.form(of_old.form(atom), old, new);
+            return self.form(of_old.form(atom), old, new, place);
         }
         if old.is_some() && of_old != of_new {
             // Called only for its errors: the form of the new value determines the result.
-            self.form(of_old.form(atom), old, new);
+            self.form(of_old.form(atom), old, new, place);
         }
-        self.form(of_new.form(atom), old, new)
+        self.form(of_new.form(atom), old, new, place)
     }
 
-    fn form(&mut self, form: Form<'_>, old: Option<&Value>, new: Option<&Value>) -> Option<Value> {
+    fn form(
+        &mut self,
+        form: Form<'_>,
+        old: Option<&Value>,
+        new: Option<&Value>,
+        place: Place<'_>,
+    ) -> Option<Value> {
         let latest = || new.or(old).cloned();
         match form {
             Form::Scalar(scalar) => {
@@ -49,8 +60,8 @@ impl Walk<'_> {
                     check_scalar(scalar, new, "rhs: "),
                 );
                 if let (Err(left), Err(right)) = sides {
-                    self.errors.extend(TypedErrors::one(left));
-                    self.errors.extend(TypedErrors::one(right));
+                    self.errors.push(place, left);
+                    self.errors.push(place, right);
                     return None;
                 }
                 latest()
@@ -64,6 +75,7 @@ impl Walk<'_> {
                     list,
                     left.map_or(&[], Vec::as_slice),
                     right.map_or(&[], Vec::as_slice),
+                    place,
                 )
             }
             Form::Map(map) => {
@@ -71,10 +83,10 @@ impl Walk<'_> {
                 if map.atomic || (left.is_none_or(Object::is_empty) && right.is_none_or(Object::is_empty)) {
                     return latest();
                 }
-                self.entries(map, left, right)
+                self.entries(map, left, right, place)
             }
             Form::Nothing => {
-                self.errors.extend(TypedErrors::one(NO_FORM));
+                self.errors.push(place, NO_FORM);
                 None
             }
         }
@@ -85,14 +97,18 @@ impl Walk<'_> {
         map: &Map,
         old: Option<&Object<String, Value>>,
         new: Option<&Object<String, Value>>,
+        place: Place<'_>,
     ) -> Option<Value> {
         let mut out = Object::new();
         for (name, left) in old.into_iter().flatten() {
-            self.entry(map, name, Some(left), new.and_then(|new| new.get(name)), &mut out);
+            let right = new.and_then(|new| new.get(name));
+            let merged = self.entry(map, name, Some(left), right, place);
+            out.extend(merged.map(|merged| (name.clone(), merged)));
         }
         let only_new = |name: &String| old.is_none_or(|old| !old.contains_key(name));
         for (name, right) in new.into_iter().flatten().filter(|(name, _)| only_new(name)) {
-            self.entry(map, name, None, Some(right), &mut out);
+            let merged = self.entry(map, name, None, Some(right), place);
+            out.extend(merged.map(|merged| (name.clone(), merged)));
         }
         (!out.is_empty()).then_some(Value::Object(out))
     }
@@ -103,39 +119,20 @@ impl Walk<'_> {
         name: &str,
         old: Option<&Value>,
         new: Option<&Value>,
-        out: &mut Object<String, Value>,
-    ) {
-        if map.field(name).is_some_and(|field| field.hidden) {
-            return;
-        }
-        let merged = match map.entry(name) {
-            Some(kind) => self.within(FieldName(name), kind, old, new),
-            None => new.or(old).cloned(),
-        };
-        if let Some(merged) = merged {
-            out.insert(name.to_owned(), merged);
-        }
-    }
-
-    fn within(
-        &mut self,
-        element: impl fmt::Display,
-        kind: TypeId,
-        old: Option<&Value>,
-        new: Option<&Value>,
+        place: Place<'_>,
     ) -> Option<Value> {
-        let errors = self.errors.len();
-        let merged = self.values(kind, old, new);
-        if self.errors.len() > errors {
-            let errors = self.errors.split_off(errors);
-            self.errors.extend(below(errors, element));
+        if map.field(name).is_some_and(|field| field.hidden) {
+            return None;
         }
-        merged
+        match map.entry(name) {
+            Some(kind) => self.values(kind, old, new, place.below(&FieldName(name))),
+            None => new.or(old).cloned(),
+        }
     }
 
-    fn items(&mut self, list: &List, old: &[Value], new: &[Value]) -> Option<Value> {
-        let old = self.index(list, old, true);
-        let new = self.index(list, new, false);
+    fn items(&mut self, list: &List, old: &[Value], new: &[Value], place: Place<'_>) -> Option<Value> {
+        let old = self.index(list, old, true, place);
+        let new = self.index(list, new, false, place);
         if !self.errors.is_empty() {
             return None;
         }
@@ -155,30 +152,35 @@ impl Walk<'_> {
                     (element, old.by_element.get(element).copied(), Some(*item))
                 }
             };
-            out.extend(self.within(element, list.element, left, right));
+            out.extend(self.values(list.element, left, right, place.below(element)));
         }
         (!out.is_empty()).then_some(Value::Array(out))
     }
 
     /// Indexes the items of a list. Duplicate items of the old list are not merged.
-    fn index<'v>(&mut self, list: &List, items: &'v [Value], twice_allowed: bool) -> Index<'v> {
+    fn index<'v>(
+        &mut self,
+        list: &List,
+        items: &'v [Value],
+        twice_allowed: bool,
+        place: Place<'_>,
+    ) -> Index<'v> {
         let mut index = Index {
             items: Vec::with_capacity(items.len()),
             by_element: BTreeMap::new(),
         };
-        for (place, item) in items.iter().enumerate() {
+        for (position, item) in items.iter().enumerate() {
             let element = match list_element(self.types, list, item) {
                 Ok(element) => element,
                 Err(message) => {
-                    self.errors
-                        .extend(TypedErrors::one(format!("element {place}: {message}")));
+                    self.errors.push(place, format!("element {position}: {message}"));
                     continue;
                 }
             };
             let twice = index.by_element.contains_key(&element);
             if twice && !twice_allowed {
-                self.errors
-                    .extend(TypedErrors::one(format!("duplicate entries for key {element}")));
+                let message = format!("duplicate entries for key {element}");
+                self.errors.push(place, message);
                 continue;
             }
             index

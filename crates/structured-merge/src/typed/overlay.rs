@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::merge::merge;
 use super::validate::{Duplicates, validate};
-use super::{Form, form};
-use crate::path::{PathElement, display};
+use super::{Errors, Form, Place, form};
+use crate::path::{FieldName, PathElement};
 use crate::schema::{Arena, Schema, TypeId};
 
 /// Merges a configuration into a live object by its type, without removing fields and without checking ownership, like
@@ -17,12 +17,13 @@ use crate::schema::{Arena, Schema, TypeId};
 pub fn overlay(schema: &Schema, live: &Value, config: &Value) -> Result<Value, String> {
     validate(schema, config, Duplicates::Refused)
         .map_err(|errors| format!("failed to convert patch object to typed object: {errors}"))?;
-    let mut atomics = Vec::new();
-    find_atomics(&schema.types, schema.root, config, &mut Vec::new(), &mut atomics);
+    let mut atomics = Errors::default();
+    find_atomics(&schema.types, schema.root, config, Place::default(), &mut atomics);
     if !atomics.is_empty() {
-        let paths = atomics.join(", ");
+        let paths: Vec<String> = atomics.found.iter().map(ToString::to_string).collect();
         return Err(format!(
-            "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {paths}"
+            "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {}",
+            paths.join(", ")
         ));
     }
     validate(schema, live, Duplicates::Allowed)
@@ -30,29 +31,20 @@ pub fn overlay(schema: &Schema, live: &Value, config: &Value) -> Result<Value, S
     merge(schema, live, config).map_err(|errors| format!("failed to merge patch: {errors}"))
 }
 
-fn find_atomics(
-    types: &Arena,
-    kind: TypeId,
-    value: &Value,
-    path: &mut Vec<PathElement>,
-    found: &mut Vec<String>,
-) {
+fn find_atomics(types: &Arena, kind: TypeId, value: &Value, place: Place<'_>, found: &mut Errors) {
     match (form(types, kind, value), value) {
-        (Form::Map(map), Value::Object(_)) if map.atomic => found.push(display(path)),
+        (Form::Map(map), Value::Object(_)) if map.atomic => found.push(place, ""),
         (Form::Map(map), Value::Object(fields)) => {
             for (name, value) in fields {
                 let Some(kind) = map.entry(name) else { continue };
-                path.push(PathElement::field(name));
-                find_atomics(types, kind, value, path, found);
-                path.pop();
+                find_atomics(types, kind, value, place.below(&FieldName(name)), found);
             }
         }
-        (Form::List(list), Value::Array(_)) if !list.associative => found.push(display(path)),
+        (Form::List(list), Value::Array(_)) if !list.associative => found.push(place, ""),
         (Form::List(list), Value::Array(items)) => {
-            for (index, item) in items.iter().enumerate() {
-                path.push(PathElement::Index(i64::try_from(index).unwrap_or(i64::MAX)));
-                find_atomics(types, list.element, item, path, found);
-                path.pop();
+            for (index, item) in (0..).zip(items) {
+                let element = PathElement::Index(index);
+                find_atomics(types, list.element, item, place.below(&element), found);
             }
         }
         _ => {}

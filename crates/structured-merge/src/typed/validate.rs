@@ -1,12 +1,11 @@
 //! Validates a value against its type.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use serde_json::{Map as Object, Value};
 
-use super::{
-    Form, NO_FORM, TypedError, TypedErrors, below, check_element, check_scalar, form, list_element, none,
-};
+use super::{Errors, Form, NO_FORM, Place, TypedErrors, check_element, check_scalar, form, list_element};
 use crate::go;
 use crate::path::{FieldName, PathElement};
 use crate::schema::{Arena, List, Map, Schema, TypeId};
@@ -21,97 +20,104 @@ pub(crate) enum Duplicates {
 
 /// Checks a value against its type.
 pub(crate) fn validate(schema: &Schema, value: &Value, duplicates: Duplicates) -> Result<(), TypedErrors> {
-    let walk = Walk {
+    let mut walk = Walk {
         types: &schema.types,
         duplicates,
+        errors: Errors::default(),
     };
-    none(walk.value(schema.root, value))
+    walk.value(schema.root, value, Place::default());
+    walk.errors.finish()
 }
 
 struct Walk<'a> {
     types: &'a Arena,
     duplicates: Duplicates,
+    errors: Errors,
 }
 
 impl Walk<'_> {
-    fn value(&self, kind: TypeId, value: &Value) -> Vec<TypedError> {
+    fn value(&mut self, kind: TypeId, value: &Value, place: Place<'_>) {
         match form(self.types, kind, value) {
-            Form::Scalar(scalar) => check_scalar(scalar, Some(value), "")
-                .err()
-                .map(TypedErrors::one)
-                .unwrap_or_default(),
+            Form::Scalar(scalar) => {
+                if let Err(message) = check_scalar(scalar, Some(value), "") {
+                    self.errors.push(place, message);
+                }
+            }
             Form::List(list) => match value {
-                Value::Null => Vec::new(),
-                Value::Array(items) => self.list(list, items),
-                other => TypedErrors::one(format!("expected list, got &{{{}}}", go::plain(other))),
+                Value::Null => {}
+                Value::Array(items) => self.list(list, items, place),
+                other => self
+                    .errors
+                    .push(place, format!("expected list, got &{{{}}}", go::plain(other))),
             },
             Form::Map(map) => match value {
-                Value::Null => Vec::new(),
-                Value::Object(object) => self.map(map, object),
-                other => TypedErrors::one(format!("expected map, got &{{{}}}", go::plain(other))),
+                Value::Null => {}
+                Value::Object(object) => self.map(map, object, place),
+                other => self
+                    .errors
+                    .push(place, format!("expected map, got &{{{}}}", go::plain(other))),
             },
-            Form::Nothing => TypedErrors::one(NO_FORM),
+            Form::Nothing => self.errors.push(place, NO_FORM),
         }
     }
 
-    fn map(&self, map: &Map, object: &Object<String, Value>) -> Vec<TypedError> {
-        let mut errors = Vec::new();
+    fn map(&mut self, map: &Map, object: &Object<String, Value>, place: Place<'_>) {
         for (name, value) in object {
             let field = map.field(name);
             if field.is_some_and(|field| field.hidden) {
                 continue;
             }
+            let element = FieldName(name);
+            let place = place.below(&element);
             let Some(kind) = field.map(|field| field.kind).or(map.element) else {
-                errors.extend(below(
-                    TypedErrors::one("field not declared in schema"),
-                    FieldName(name),
-                ));
-                return errors;
+                return self.errors.push(place, "field not declared in schema");
             };
-            let found = self.value(kind, value);
-            if !found.is_empty() {
-                errors.extend(below(found, FieldName(name)));
-            }
+            self.value(kind, value, place);
         }
-        errors
     }
 
-    fn list(&self, list: &List, items: &[Value]) -> Vec<TypedError> {
+    fn list(&mut self, list: &List, items: &[Value], place: Place<'_>) {
         if !list.associative {
-            return self.indexed_items(list, items);
+            for (index, item) in (0..).zip(items) {
+                let element = PathElement::Index(index);
+                self.value(list.element, item, place.below(&element));
+            }
+            return;
         }
-        let mut errors = Vec::new();
         let mut seen = BTreeSet::new();
         for (index, item) in items.iter().enumerate() {
             if let Err(message) = check_element(self.types, list, item) {
-                errors.extend(TypedErrors::one(format!("element {index}: {message}")));
-                return errors;
+                return self.errors.push(place, format!("element {index}: {message}"));
             }
-            let element = || list_element(self.types, list, item).ok();
             if self.duplicates == Duplicates::Refused
-                && let Some(element) = element()
+                && let Ok(element) = list_element(self.types, list, item)
                 && let Some(twice) = seen.replace(element)
             {
-                errors.extend(TypedErrors::one(format!("duplicate entries for key {twice}")));
+                let message = format!("duplicate entries for key {twice}");
+                self.errors.push(place, message);
             }
-            let found = self.value(list.element, item);
-            if !found.is_empty()
-                && let Some(element) = element()
-            {
-                errors.extend(below(found, element));
-            }
+            let element = Identified {
+                types: self.types,
+                list,
+                item,
+            };
+            self.value(list.element, item, place.below(&element));
         }
-        errors
     }
+}
 
-    fn indexed_items(&self, list: &List, items: &[Value]) -> Vec<TypedError> {
-        let mut errors = Vec::new();
-        for (index, item) in (0..).zip(items) {
-            let found = self.value(list.element, item);
-            if !found.is_empty() {
-                errors.extend(below(found, PathElement::Index(index)));
-            }
+/// An item of an associative list, as the path element that identifies it.
+struct Identified<'a> {
+    types: &'a Arena,
+    list: &'a List,
+    item: &'a Value,
+}
+
+impl fmt::Display for Identified<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match list_element(self.types, self.list, self.item) {
+            Ok(element) => element.fmt(f),
+            Err(_) => Ok(()),
         }
-        errors
     }
 }

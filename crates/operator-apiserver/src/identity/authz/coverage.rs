@@ -9,23 +9,46 @@ use super::rule::{ALL, Rule, url_covers};
 
 /// The maximum number of combinations that are listed as missing.
 const MISSING_MAX: usize = 10_000;
+/// The maximum size of these combinations, in bytes; the last one can exceed it.
+const MISSING_BYTES_MAX: usize = 4 << 20;
 /// The maximum number of comparisons of one check; beyond it, everything counts as missing.
 const STEPS_MAX: usize = 50_000_000;
 
 /// Returns the combinations of `wanted`, each with one verb, one resource and one name, that no rule of `held` covers;
-/// at most [`MISSING_MAX`] of them. Rules that are too large to compare are returned unchanged.
+/// at most [`MISSING_MAX`] of them and [`MISSING_BYTES_MAX`]. Rules that are too large to compare are returned unchanged.
 pub(crate) fn missing(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
     let holder = Holder::new(held);
     let mut steps = STEPS_MAX;
     let mut missing = Vec::new();
+    let mut room = Room {
+        rules: MISSING_MAX,
+        bytes: MISSING_BYTES_MAX,
+    };
     for rule in wanted {
-        let limit = MISSING_MAX.saturating_sub(missing.len());
-        match holder.missing(rule, limit, &mut steps) {
+        match holder.missing(rule, &mut room, &mut steps) {
             Some(found) => missing.extend(found),
             None => missing.push(rule.clone()),
         }
     }
     missing
+}
+
+/// The number and the size of the combinations that may still be listed.
+struct Room {
+    rules: usize,
+    bytes: usize,
+}
+
+impl Room {
+    fn take(&mut self, items: &[&Item<'_>]) {
+        let bytes: usize = items.iter().filter_map(|item| item.text).map(String::len).sum();
+        self.rules = self.rules.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    fn is_used_up(&self) -> bool {
+        self.rules == 0 || self.bytes == 0
+    }
 }
 
 /// A set of held rules, by their indexes.
@@ -147,7 +170,7 @@ impl<'a> Holder<'a> {
     }
 
     /// Returns the uncovered combinations of a rule, or `None` if that would take too long.
-    fn missing(&self, rule: &Rule, limit: usize, steps: &mut usize) -> Option<Vec<Rule>> {
+    fn missing(&self, rule: &Rule, room: &mut Room, steps: &mut usize) -> Option<Vec<Rule>> {
         let held_urls: usize = self.held.iter().map(|rule| rule.non_resource_urls.len()).sum();
         let values =
             rule.verbs.len() + rule.api_groups.len() + rule.resources.len() + rule.resource_names.len();
@@ -171,7 +194,7 @@ impl<'a> Holder<'a> {
         let one = |item: &Item<'_>| item.text.into_iter().cloned().collect();
         let resource_lists = [&groups[..], &resources, &verbs, &names];
         if !self.covers_all(&resource_lists, steps)? {
-            self.combinations(&resource_lists, limit, steps, |items| {
+            self.combinations(&resource_lists, room, steps, |items| {
                 let [group, resource, verb, name] = items else {
                     return;
                 };
@@ -186,7 +209,7 @@ impl<'a> Holder<'a> {
         }
         let url_lists = [&urls[..], &verbs];
         if !self.covers_all(&url_lists, steps)? {
-            self.combinations(&url_lists, limit, steps, |items| {
+            self.combinations(&url_lists, room, steps, |items| {
                 let [url, verb] = items else { return };
                 missing.push(Rule {
                     verbs: one(verb),
@@ -230,13 +253,12 @@ impl<'a> Holder<'a> {
     fn combinations<'i, 'r>(
         &self,
         lists: &[&'i [Item<'r>]],
-        limit: usize,
+        room: &mut Room,
         steps: &mut usize,
         mut take: impl FnMut(&[&'i Item<'r>]),
     ) {
         let mut indexes = vec![0; lists.len()];
-        let mut taken = 0;
-        loop {
+        while !room.is_used_up() {
             let items: Vec<&Item<'_>> = lists
                 .iter()
                 .zip(&indexes)
@@ -251,10 +273,10 @@ impl<'a> Holder<'a> {
             }
             if rules.iter().all(|word| *word == 0) {
                 take(&items);
-                taken += 1;
+                room.take(&items);
             }
             *steps = steps.saturating_sub(self.words + lists.len());
-            if taken >= limit || *steps == 0 {
+            if *steps == 0 {
                 return;
             }
             // Move to the next combination.
