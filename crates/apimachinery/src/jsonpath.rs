@@ -127,13 +127,30 @@ impl JsonPath {
     /// Returns all values at the path, in the object's order; empty if a field is missing, an index or a filter is used on
     /// something else than a list, an index is out of bounds, or the path visits more than 100,000 values.
     pub fn find<'v>(&self, object: &'v Value) -> Vec<&'v Value> {
-        let mut walk = Walk { left: VISITS_MAX };
-        walk.evaluate(&self.steps, object).unwrap_or_default()
+        let mut left = VISITS_MAX;
+        self.find_within(object, &mut left)
     }
 
     /// Returns the first value at the path.
     pub fn first<'v>(&self, object: &'v Value) -> Option<&'v Value> {
         self.find(object).first().copied()
+    }
+
+    /// Like [`JsonPath::first`], and subtracts the visited values, at least one, from `visits`. Returns `None` if fewer
+    /// are left than the path needs.
+    pub fn first_within<'v>(&self, object: &'v Value, visits: &mut usize) -> Option<&'v Value> {
+        let given = VISITS_MAX.min(*visits);
+        let mut left = given;
+        let found = self.find_within(object, &mut left);
+        *visits = visits.saturating_sub((given - left).max(1));
+        found.first().copied()
+    }
+
+    fn find_within<'v>(&self, object: &'v Value, left: &mut usize) -> Vec<&'v Value> {
+        let mut walk = Walk { left: *left };
+        let found = walk.evaluate(&self.steps, object);
+        *left = walk.left;
+        found.unwrap_or_default()
     }
 }
 
@@ -358,8 +375,9 @@ impl Walk {
     }
 
     fn visit(&mut self, count: usize) -> Option<()> {
-        self.left = self.left.checked_sub(count)?;
-        Some(())
+        let left = self.left.checked_sub(count);
+        self.left = left.unwrap_or(0);
+        left.map(|_| ())
     }
 
     fn descend<'v>(&mut self, value: &'v Value, found: &mut Vec<&'v Value>) -> Option<()> {

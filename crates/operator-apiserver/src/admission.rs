@@ -147,7 +147,7 @@ async fn admit_step(
     }
     restrict_node(admission, write, operation, Some(object), old)?;
     if is_enabled(admission, "LimitRanger") {
-        limit_ranger::default(admission, write, operation, object, old);
+        limit_ranger::default(admission, write, operation, object, old)?;
     }
     complete(admission, write, operation, object)?;
     complete_change(admission, write, object, old);
@@ -280,7 +280,7 @@ async fn change(
     if policies.is_needed() || webhooks.is_needed() {
         if let Some(object) = mutated.own_object() {
             if is_enabled(admission, "LimitRanger") {
-                limit_ranger::default(admission, write, operation, object, old);
+                limit_ranger::default(admission, write, operation, object, old)?;
             }
             complete(admission, write, operation, object)?;
         }

@@ -14,7 +14,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use http::Request;
+use http::{Request, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
 use operator_apiserver::ApiServer;
@@ -598,6 +598,119 @@ async fn large_roles_are_compared_without_their_combinations() {
     ask_as(&server, Some("joe"), "POST", roles, JSON, &role("held", held))
         .await
         .is(201);
+}
+
+#[tokio::test]
+#[ignore = "run by requests_are_answered_with_little_memory"]
+async fn values_of_limit_ranges_are_not_multiplied_without_limit() {
+    let server = server().await;
+    let quantities: serde_json::Map<String, Value> = (0..5_000)
+        .map(|index| (format!("example.com/r{index}"), "1".into()))
+        .collect();
+    let ranges = "/api/v1/namespaces/default/limitranges";
+    let range = |limit: Value| json!({"metadata": {"name": "r"}, "spec": {"limits": [limit]}}).to_string();
+    let containers: Vec<Value> = (0..5_000)
+        .map(|index| json!({"name": format!("c{index}"), "image": "i"}))
+        .collect();
+    let many = pod(json!({"containers": containers}));
+    let why = "combinations, of which at most 100000 are checked";
+    for field in ["defaultRequest", "min"] {
+        let range = range(json!({"type": "Container", field: quantities}));
+        ask(&server, "POST", ranges, JSON, &range).await.is(201);
+        ask(&server, "POST", PODS, JSON, &many).await.is_refused(403, why);
+        ask(&server, "DELETE", &format!("{ranges}/r"), JSON, "")
+            .await
+            .is(200);
+    }
+    // The bounds of a claim that has no requests are errors of their own.
+    let bounds: serde_json::Map<String, Value> = (0..40_000)
+        .map(|index| (format!("e.com/r{index}"), "1".into()))
+        .collect();
+    let range = range(json!({"type": "Pod", "min": bounds}));
+    ask(&server, "POST", ranges, JSON, &range).await.is(201);
+    let refused = ask(&server, "POST", PODS, JSON, &pod(json!({}))).await;
+    refused.is_refused(
+        403,
+        "minimum e.com/r39999 usage per Pod is 1.  No request is specified",
+    );
+    // Tolerations of a runtime class are compared with those of the pod.
+    let tolerations = |prefix: &str| -> Vec<Value> {
+        let toleration = |index: usize| json!({"key": format!("{prefix}{index}"), "operator": "Exists"});
+        (0..15_000).map(toleration).collect()
+    };
+    let class =
+        json!({"metadata": {"name": "c"}, "handler": "h", "scheduling": {"tolerations": tolerations("a")}});
+    let classes = "/apis/node.k8s.io/v1/runtimeclasses";
+    ask(&server, "POST", classes, JSON, &class.to_string())
+        .await
+        .is(201);
+    ask(&server, "DELETE", &format!("{ranges}/r"), JSON, "")
+        .await
+        .is(200);
+    let tolerant = pod(json!({"runtimeClassName": "c", "tolerations": tolerations("b")}));
+    ask(&server, "POST", PODS, JSON, &tolerant).await.is(201);
+}
+
+/// Reads a collection as a Table.
+async fn table(server: &ApiServer, path: &str) -> (StatusCode, Bytes) {
+    let request = Request::get(path).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+    let request = request.body(Full::new(Bytes::new())).unwrap();
+    let response = server.clone().oneshot(request).await.unwrap();
+    let code = response.status();
+    (code, response.into_body().collect().await.unwrap().to_bytes())
+}
+
+#[tokio::test]
+#[ignore = "run by requests_are_answered_with_little_memory"]
+async fn columns_of_tables_are_bounded() {
+    let server = server().await;
+    let things = "/apis/example.com/v1/namespaces/default/things";
+    let define = async |path: &str, columns: usize| {
+        let column = |index: usize| json!({"name": format!("c{index}"), "type": "string", "jsonPath": path});
+        let columns: Vec<Value> = (0..columns).map(column).collect();
+        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let mut thing: Value = serde_json::from_str(&definition(schema, Value::Null)).unwrap();
+        thing["spec"]["versions"][0]["additionalPrinterColumns"] = columns.into();
+        let _ = ask(
+            &server,
+            "DELETE",
+            &format!("{DEFINITIONS}/things.example.com"),
+            JSON,
+            "",
+        )
+        .await;
+        ask(&server, "POST", DEFINITIONS, JSON, &thing.to_string())
+            .await
+            .is(201);
+    };
+    let create = async |name: String, spec: Value| {
+        let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}, "spec": spec});
+        ask(&server, "POST", things, JSON, &thing.to_string())
+            .await
+            .is(201);
+    };
+    let refused = async || {
+        let (code, body) = table(&server, things).await;
+        let body = String::from_utf8_lossy(&body).into_owned();
+        assert_eq!(code, 413, "{body}");
+        assert!(body.contains("the columns of the table are too large"), "{body}");
+    };
+    // Each column shows the whole object.
+    define(".spec", 10_000).await;
+    create("a".to_owned(), json!({"x": "x".repeat(1_000_000)})).await;
+    refused().await;
+    // Each column visits the whole object.
+    define("..x", 10_000).await;
+    create("a".to_owned(), (0..20_000).collect()).await;
+    refused().await;
+    // Rows are written one after the other.
+    define(".metadata.name", 5_000).await;
+    for index in 0..400 {
+        create(format!("n{index}"), json!({})).await;
+    }
+    let (code, body) = table(&server, things).await;
+    assert_eq!(code, 200);
+    assert!(body.len() > 400 * 5_000 * 4, "{}", body.len());
 }
 
 // === storage ===

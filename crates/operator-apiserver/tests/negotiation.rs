@@ -251,3 +251,45 @@ async fn a_scale_is_a_table_with_two_counts() {
         [json!("d"), json!(2), json!(0)]
     );
 }
+
+#[tokio::test]
+async fn lists_have_a_maximum_size() {
+    let server = ApiServer::builder().build().unwrap();
+    let column = |index: usize| json!({"name": format!("c{index}"), "type": "string", "jsonPath": ".text"});
+    let columns: Vec<Value> = (0..10_000).map(column).collect();
+    let version = json!({"name": "v1", "served": true, "storage": true, "additionalPrinterColumns": columns,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"text": {"type": "string"}}}}});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com"}, "spec": {"group": "example.com", "scope": "Cluster",
+        "names": {"plural": "things", "kind": "Thing"}, "versions": [version]}});
+    let create = async |path: &str, object: Value| {
+        let body = Bytes::from(object.to_string());
+        assert_eq!(send(&server, ("POST", path), (JSON, JSON), body).await.code, 201);
+    };
+    create(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        definition,
+    )
+    .await;
+    let things = "/apis/example.com/v1/things";
+    // Each row has 15 MB.
+    for index in 0..36 {
+        create(
+            things,
+            json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": format!("n{index}")},
+                "text": "x".repeat(1_500)}),
+        )
+        .await;
+    }
+    let accept = format!("{JSON};{TABLE}");
+    let large = get(&server, things, &accept).await;
+    assert_eq!(large.code, 413);
+    assert!(
+        large.contains(
+            "the list is larger than 536870912 bytes: request it in pages, with the parameter limit"
+        )
+    );
+    let page = get(&server, &format!("{things}?limit=2"), &accept).await;
+    assert_eq!(page.code, 200);
+    assert!(page.body.len() > 30_000_000, "{}", page.body.len());
+}

@@ -1,6 +1,9 @@
 //! LimitRanger: sets default requests and limits from the namespace, and rejects containers and volume claims outside
 //! its bounds.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use apimachinery::object;
 use apimachinery::quantity::Quantity;
 use serde_json::{Value, json};
@@ -9,7 +12,7 @@ use super::Operation;
 use super::attributes::Attributes;
 use crate::admission::Admission;
 use crate::status::Status;
-use crate::store::Listing;
+use crate::store::{Listing, Stored};
 use crate::write::Write;
 use builtin_kinds::pod_resources::{self, Amounts, amounts};
 use builtin_kinds::tree::{at, entries, list, text};
@@ -53,13 +56,39 @@ pub(super) fn default(
     operation: Operation,
     pod: &mut Value,
     old: Option<&Value>,
-) {
+) -> Result<(), Status> {
     if !matches!(limited(write, operation, old), Some(Limited::Pod)) {
-        return;
+        return Ok(());
     }
-    for range in ranges(admission, write).objects {
+    let ranges = ranges(admission, write).objects;
+    check_work(&ranges, pod).map_err(|why| write.forbidden(Some(pod), &why))?;
+    for range in ranges {
         default_pod(&range.value, pod);
     }
+    Ok(())
+}
+
+/// The maximum number of values that the containers of a pod are given and compared with.
+const COMBINATIONS_MAX: usize = 100_000;
+
+/// Checks how often values of limit ranges are used for the containers of a pod.
+fn check_work(ranges: &[Arc<Stored>], pod: &Value) -> Result<(), String> {
+    let spec = at(pod, &["spec"]);
+    let containers = list(spec, &["containers"]).len() + list(spec, &["initContainers"]).len();
+    let fields = ["default", "defaultRequest", "min", "max", "maxLimitRequestRatio"];
+    let values: usize = ranges
+        .iter()
+        .flat_map(|range| list(&range.value, &["spec", "limits"]))
+        .filter(|limit| text(limit, &["type"]) == "Container")
+        .map(|limit| -> usize { fields.iter().map(|field| entries(limit, &[field]).count()).sum() })
+        .sum();
+    let combinations = values.saturating_mul(containers);
+    if combinations <= COMBINATIONS_MAX {
+        return Ok(());
+    }
+    Err(format!(
+        "the limit ranges of the namespace have too many values for the containers of the pod: {combinations} combinations, of which at most {COMBINATIONS_MAX} are checked"
+    ))
 }
 
 fn default_pod(range: &Value, pod: &mut Value) {
@@ -122,17 +151,18 @@ pub(super) fn check(attributes: &Attributes<'_>) -> Result<(), Status> {
     let Some((limited, object)) = limited(write, operation, attributes.old).zip(attributes.object) else {
         return Ok(());
     };
-    for range in ranges(attributes.admission, write).objects {
+    let ranges = ranges(attributes.admission, write).objects;
+    if matches!(limited, Limited::Pod) {
+        check_work(&ranges, object).map_err(|why| attributes.forbidden(&why))?;
+    }
+    for range in ranges {
         let mut faults = Vec::new();
         for limit in list(&range.value, &["spec", "limits"]) {
             check_limit(limited, limit, object, &mut faults);
         }
-        let mut once: Vec<String> = Vec::new();
-        for fault in faults {
-            if !once.contains(&fault) {
-                once.push(fault);
-            }
-        }
+        let mut seen = HashSet::new();
+        let mut once = faults;
+        once.retain(|fault| seen.insert(fault.clone()));
         match once.as_slice() {
             [] => {}
             [fault] => return Err(attributes.forbidden(fault)),

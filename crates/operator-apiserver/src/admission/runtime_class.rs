@@ -1,5 +1,7 @@
 //! RuntimeClass: sets the overhead and the node selection of a pod from its runtime class.
 
+use std::collections::HashSet;
+
 use apimachinery::object;
 use serde_json::Value;
 
@@ -67,12 +69,9 @@ fn set_scheduling(class: &Value, pod: &mut Value) -> Result<(), String> {
         selector[key.as_str()] = wanted.clone();
     }
     let mut tolerations = list(pod, &["spec", "tolerations"]).to_vec();
+    let own: HashSet<&Value> = tolerations.iter().collect();
     let added = list(class, &["scheduling", "tolerations"]);
-    let missing: Vec<Value> = added
-        .iter()
-        .filter(|one| !tolerations.contains(one))
-        .cloned()
-        .collect();
+    let missing: Vec<Value> = added.iter().filter(|one| !own.contains(one)).cloned().collect();
     if !missing.is_empty() {
         tolerations.extend(missing);
         object::child_mut(pod, "spec").insert("tolerations".to_owned(), tolerations.into());

@@ -34,19 +34,51 @@ impl IncludeObject {
     }
 }
 
-/// Returns a Table of objects.
-pub(crate) fn render<'o>(
-    registry: &Registry,
-    definition: &Definition,
-    objects: impl Iterator<Item = &'o Value>,
-    metadata: &Value,
-    (form, include): (Form, IncludeObject),
-) -> Value {
-    let now = clock::unix_seconds(registry.clock.now());
-    let rows: Vec<Value> = objects
-        .map(|object| json!({"cells": definition.cells(object, now), "object": row_object(object, form, include)}))
-        .collect();
-    document(form, metadata, definition.columns(), &rows)
+/// The maximum number of values that the columns of one table visit.
+const VISITS_MAX: usize = 100_000_000;
+
+/// Renders the rows of one table.
+pub(crate) struct Rows<'a> {
+    definition: &'a Definition,
+    form: Form,
+    include: IncludeObject,
+    now: i64,
+    visits: usize,
+}
+
+impl<'a> Rows<'a> {
+    pub(crate) fn new(
+        registry: &Registry,
+        definition: &'a Definition,
+        form: Form,
+        include: IncludeObject,
+    ) -> Self {
+        Self {
+            definition,
+            form,
+            include,
+            now: clock::unix_seconds(registry.clock.now()),
+            visits: VISITS_MAX,
+        }
+    }
+
+    pub(crate) fn row(&mut self, object: &Value) -> Result<Value, Status> {
+        let cells = self.definition.cells(object, self.now, &mut self.visits);
+        let cells = cells.ok_or_else(|| status::too_large("the columns of the table are too large"))?;
+        Ok(json!({"cells": cells, "object": row_object(object, self.form, self.include)}))
+    }
+
+    /// Returns the Table without its rows.
+    pub(crate) fn head(&self, metadata: &Value) -> Value {
+        document(self.form, metadata, self.definition.columns(), &[])
+    }
+
+    /// Returns a Table of one object.
+    pub(crate) fn single(&mut self, object: &Value) -> Result<Value, Status> {
+        let metadata = json!({"resourceVersion": apimachinery::object::resource_version(object)});
+        let row = self.row(object)?;
+        Ok(document(self.form, &metadata, self.definition.columns(), &[row]))
+    }
 }
 
 /// Renders a Scale, whose columns are the same for all built-in kinds.

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::codec::protobuf;
 use crate::codec::{Form, Transform};
 use crate::http::call::Body;
-use crate::http::table::{self, IncludeObject};
+use crate::http::table::{IncludeObject, Rows};
 use crate::http::verb::options::WatchOptions;
 use crate::registry::{ListOptions, Registry};
 use crate::resource::Definition;
@@ -269,7 +269,10 @@ impl Subscription {
             Transform::PartialObjectMetadata | Transform::PartialObjectMetadataList => {
                 crate::http::verb::partial(object, self.form)
             }
-            Transform::Table => self.table(object),
+            Transform::Table => match self.table(object) {
+                Ok(table) => table,
+                Err(refused) => return self.encode_event("ERROR", &refused.body),
+            },
             Transform::None => return self.encode_event(kind, object),
         };
         self.encode_event(kind, &object)
@@ -283,20 +286,13 @@ impl Subscription {
     }
 
     /// Renders an event's object as a Table. The columns are sent only once.
-    fn table(&self, object: &Value) -> Value {
-        let metadata = serde_json::json!({"resourceVersion": object::resource_version(object)});
-        let rows = std::iter::once(object);
-        let mut rendered = table::render(
-            &self.registry,
-            &self.definition,
-            rows,
-            &metadata,
-            (self.form, self.include),
-        );
+    fn table(&self, object: &Value) -> Result<Value, Status> {
+        let mut rows = Rows::new(&self.registry, &self.definition, self.form, self.include);
+        let mut rendered = rows.single(object)?;
         if self.columns_told.swap(true, Ordering::Relaxed) {
             rendered["columnDefinitions"] = Value::Null;
         }
-        rendered
+        Ok(rendered)
     }
 
     fn bookmark(&self, revision: u64, initial_events_end: bool) -> Bytes {

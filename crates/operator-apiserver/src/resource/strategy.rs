@@ -263,17 +263,19 @@ impl Definition {
         }
     }
 
-    pub(crate) fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
+    /// Returns the cells of an object in a table, and subtracts the values that the paths of columns visit from `visits`;
+    /// `None` if the cells are too large, or no values are left to visit.
+    pub(crate) fn cells(&self, object: &Value, now: i64, visits: &mut usize) -> Option<Vec<Value>> {
         match &self.source {
             Source::Builtin { gvk, .. } => {
                 let cells = builtin_kinds::cells(gvk, object, now);
-                if cells.is_empty() {
+                Some(if cells.is_empty() {
                     builtin_kinds::generic_cells(object, now)
                 } else {
                     cells
-                }
+                })
             }
-            Source::Custom(version) => version.cells(object, now),
+            Source::Custom(version) => version.cells(object, now, visits),
         }
     }
 

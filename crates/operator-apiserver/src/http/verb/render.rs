@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use apimachinery::json;
-use apimachinery::object;
 use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::codec::protobuf;
-use crate::codec::{Form, Transform};
+use crate::codec::{Form, Transform, body, protobuf};
 use crate::http::call::{Answer, Call};
-use crate::http::table::{self, IncludeObject};
+use crate::http::table::{IncludeObject, Rows};
 use crate::registry::{Page, Registry};
 use crate::resource::Definition;
 use crate::status::{self, Status};
@@ -29,14 +27,7 @@ pub(crate) fn object(
         Transform::None => return Ok(Answer::object(code, object, form)),
         Transform::Table => {
             let include = IncludeObject::parse(call)?;
-            let metadata = json!({"resourceVersion": object::resource_version(object)});
-            table::render(
-                registry,
-                definition,
-                std::iter::once(object),
-                &metadata,
-                (form, include),
-            )
+            Rows::new(registry, definition, form, include).single(object)?
         }
         Transform::PartialObjectMetadata => partial(object, form),
         Transform::PartialObjectMetadataList if definition.is_custom() => {
@@ -98,62 +89,104 @@ pub(crate) fn list(
     form: Form,
     page: &Page,
 ) -> Result<Answer, Status> {
-    if form == Form::default() {
-        return Ok(Answer::new(
-            StatusCode::OK,
-            form.content_type(),
-            list_bytes(definition, page),
-        ));
-    }
-    if form.protobuf && form.transform == Transform::None {
-        let bytes = list_protobuf(definition, page);
-        return Ok(Answer::new(StatusCode::OK, form.content_type(), bytes));
-    }
-    let value = match form.transform {
+    let bytes = match form.transform {
+        Transform::None if form == Form::default() => list_bytes(definition, page)?,
+        Transform::None if form.protobuf => list_protobuf(definition, page)?,
         Transform::PartialObjectMetadata => {
             let found = format!("is a list ({})", go_type(definition, "List"));
             return Err(status::wrong_transform("PartialObjectMetadata", &found));
         }
         Transform::Table => {
             let include = IncludeObject::parse(call)?;
-            let objects: Vec<_> = page
-                .items
-                .iter()
-                .map(|stored| definition.serve(&stored.value))
-                .collect();
-            let metadata = transformed_metadata(page);
-            let rows = objects.iter().map(|object| &**object);
-            table::render(registry, definition, rows, &metadata, (form, include))
+            let mut rows = Rows::new(registry, definition, form, include);
+            let head = rows.head(&transformed_metadata(page));
+            let stored = page.items.iter();
+            let rows = stored.map(|stored| rows.row(&definition.serve(&stored.value)));
+            with_items(head, "rows", rows, form)?
         }
         Transform::PartialObjectMetadataList => {
-            let items: Vec<Value> = page
-                .items
-                .iter()
-                .map(|stored| partial(&stored.value, form))
-                .collect();
-            let items = if items.is_empty() {
-                Value::Null
-            } else {
-                items.into()
-            };
-            json!({
+            let head = json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": form.meta_version(),
-                "metadata": transformed_metadata(page), "items": items,
-            })
+                "metadata": transformed_metadata(page), "items": null,
+            });
+            let stored = page.items.iter();
+            let items = stored.map(|stored| Ok(partial(&stored.value, form)));
+            with_items(head, "items", items, form)?
         }
         Transform::None => {
-            let items: Vec<Value> = page
-                .items
-                .iter()
-                .map(|stored| item(definition, &definition.serve(&stored.value)))
-                .collect();
-            json!({
-                "kind": definition.list_kind, "apiVersion": definition.api_version(),
-                "metadata": list_metadata(definition, page), "items": items,
-            })
+            let stored = page.items.iter();
+            let items = stored.map(|stored| Ok(item(definition, &definition.serve(&stored.value))));
+            with_items(list_head(definition, page), "items", items, form)?
         }
     };
-    Ok(Answer::object(StatusCode::OK, &value, form))
+    Ok(Answer::new(StatusCode::OK, form.content_type(), bytes))
+}
+
+/// The maximum size of a list in a response, in bytes. The defaults of a schema and the columns of a table can make the
+/// items larger than they are stored.
+const LIST_BYTES_MAX: usize = 512 << 20;
+
+fn check_size(bytes: usize) -> Result<(), Status> {
+    if bytes <= LIST_BYTES_MAX {
+        return Ok(());
+    }
+    Err(status::too_large(format!(
+        "the list is larger than {LIST_BYTES_MAX} bytes: request it in pages, with the parameter limit"
+    )))
+}
+
+/// Encodes a list, whose `head` has its other fields. Without items, the field remains as it is in the head.
+fn with_items(
+    mut head: Value,
+    field: &str,
+    items: impl ExactSizeIterator<Item = Result<Value, Status>>,
+    form: Form,
+) -> Result<Bytes, Status> {
+    if items.len() == 0 {
+        return Ok(body::encode(&head, form));
+    }
+    if form.yaml || form.protobuf || form.pretty {
+        let mut values = Vec::new();
+        let (mut text, mut bytes) = (Vec::new(), 0);
+        for item in items {
+            let item = item?;
+            text.clear();
+            json::write(&mut text, &item);
+            bytes += text.len();
+            check_size(bytes)?;
+            values.push(item);
+        }
+        head[field] = values.into();
+        return Ok(body::encode(&head, form));
+    }
+    if let Some(head) = head.as_object_mut() {
+        head.remove(field);
+    }
+    let mut text = list_start(&head, field);
+    for (index, item) in items.enumerate() {
+        if index > 0 {
+            text.push(b',');
+        }
+        json::write(&mut text, &item?);
+        check_size(text.len())?;
+    }
+    text.extend_from_slice(b"]}\n");
+    Ok(Bytes::from(text))
+}
+
+/// Returns the text of a list up to its first item.
+fn list_start(head: &Value, field: &str) -> Vec<u8> {
+    let mut text = json::to_string(head).into_bytes();
+    text.pop();
+    text.extend_from_slice(format!(",\"{field}\":[").as_bytes());
+    text
+}
+
+fn list_head(definition: &Definition, page: &Page) -> Value {
+    json!({
+        "kind": definition.list_kind, "apiVersion": definition.api_version(),
+        "metadata": list_metadata(definition, page),
+    })
 }
 
 /// Returns an item of a list: items of built-in lists omit their type, those of custom resources have it.
@@ -192,39 +225,34 @@ fn list_metadata(definition: &Definition, page: &Page) -> Value {
     metadata
 }
 
-fn list_protobuf(definition: &Definition, page: &Page) -> Bytes {
-    let items: Vec<Bytes> = page
-        .items
-        .iter()
-        .map(|stored| {
-            let object = definition.serve(&stored.value);
-            if Arc::ptr_eq(&object, &stored.value) {
-                stored.protobuf().clone()
-            } else {
-                Bytes::from(protobuf::encode::body(
-                    (&*definition.api_version(), &*definition.subject.kind),
-                    &object,
-                ))
-            }
-        })
-        .collect();
+fn list_protobuf(definition: &Definition, page: &Page) -> Result<Bytes, Status> {
+    let mut items = Vec::with_capacity(page.items.len());
+    let mut bytes = 0;
+    for stored in &page.items {
+        let object = definition.serve(&stored.value);
+        let item = if Arc::ptr_eq(&object, &stored.value) {
+            stored.protobuf().clone()
+        } else {
+            Bytes::from(protobuf::encode::body(
+                (&*definition.api_version(), &*definition.subject.kind),
+                &object,
+            ))
+        };
+        bytes += item.len();
+        check_size(bytes)?;
+        items.push(item);
+    }
     let kind = (&*definition.api_version(), definition.list_kind.as_str());
     let metadata = list_metadata(definition, page);
-    Bytes::from(protobuf::encode::list(
+    Ok(Bytes::from(protobuf::encode::list(
         kind,
         &metadata,
         items.iter().map(|item| &**item),
-    ))
+    )))
 }
 
-fn list_bytes(definition: &Definition, page: &Page) -> Bytes {
-    let head = json!({
-        "kind": definition.list_kind, "apiVersion": definition.api_version(),
-        "metadata": list_metadata(definition, page),
-    });
-    let mut text = head.to_string().into_bytes();
-    text.pop();
-    text.extend_from_slice(b",\"items\":[");
+fn list_bytes(definition: &Definition, page: &Page) -> Result<Bytes, Status> {
+    let mut text = list_start(&list_head(definition, page), "items");
     for (index, stored) in page.items.iter().enumerate() {
         if index > 0 {
             text.push(b',');
@@ -236,7 +264,8 @@ fn list_bytes(definition: &Definition, page: &Page) -> Bytes {
             (true, false) => stored.write_untyped(&mut text),
             (false, _) => json::write(&mut text, &item(definition, &object)),
         }
+        check_size(text.len())?;
     }
     text.extend_from_slice(b"]}\n");
-    Bytes::from(text)
+    Ok(Bytes::from(text))
 }

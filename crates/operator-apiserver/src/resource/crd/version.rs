@@ -55,10 +55,14 @@ pub(crate) struct PrinterColumn {
     pub(crate) json_path: Option<JsonPath>,
 }
 
+/// The maximum size of the cells of an object, in bytes. Each column can contain the whole object.
+const ROW_BYTES_MAX: usize = 16 << 20;
+
 impl PrinterColumn {
     /// Returns the value of an object in this column; null if it does not have the column's type.
-    fn cell(&self, object: &Value, now: i64) -> Value {
-        let value = self.json_path.as_ref().and_then(|path| path.first(object));
+    fn cell(&self, object: &Value, now: i64, visits: &mut usize) -> Value {
+        let path = self.json_path.as_ref();
+        let value = path.and_then(|path| path.first_within(object, visits));
         let Some(value) = value else {
             return Value::Null;
         };
@@ -172,11 +176,19 @@ impl CustomVersion {
             .collect()
     }
 
-    pub(crate) fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
-        let name = Value::from(object::name(object));
-        std::iter::once(name)
-            .chain(self.columns.iter().map(|column| column.cell(object, now)))
-            .collect()
+    /// Returns the cells of an object in a table; `None` if they are too large, or no values are left to visit.
+    pub(crate) fn cells(&self, object: &Value, now: i64, visits: &mut usize) -> Option<Vec<Value>> {
+        let mut cells = vec![Value::from(object::name(object))];
+        let mut bytes = 0;
+        for column in &self.columns {
+            let cell = column.cell(object, now, visits);
+            bytes += cell.as_str().map_or(0, str::len);
+            if bytes > ROW_BYTES_MAX || *visits == 0 {
+                return None;
+            }
+            cells.push(cell);
+        }
+        Some(cells)
     }
 
     /// Returns a stored object in this version: sets the apiVersion, and applies changes of the schema since the object
