@@ -1,5 +1,6 @@
 //! Label selectors ([`LabelSelector`]) and field selectors ([`FieldSelector`]).
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use serde_json::{Value, json};
@@ -29,8 +30,8 @@ struct Requirement {
 enum Operator {
     Exists,
     Absent,
-    In(Vec<String>),
-    NotIn(Vec<String>),
+    In(BTreeSet<String>),
+    NotIn(BTreeSet<String>),
     Greater(i64),
     Less(i64),
 }
@@ -48,7 +49,7 @@ impl LabelSelector {
         let equal = labels.into_iter().flatten().map(|(key, value)| {
             Some(Requirement {
                 key: key.clone(),
-                operator: Operator::In(vec![value.as_str()?.to_owned()]),
+                operator: Operator::In(BTreeSet::from([value.as_str()?.to_owned()])),
             })
         });
         let expressions = selector.get("matchExpressions").and_then(Value::as_array);
@@ -144,7 +145,7 @@ pub fn expression_holds(expression: &Value, value: Option<&str>) -> bool {
 impl Requirement {
     fn from_expression(expression: &Value) -> Option<Self> {
         let values = expression.get("values").and_then(Value::as_array);
-        let values: Vec<String> = values
+        let values: BTreeSet<String> = values
             .into_iter()
             .flatten()
             .filter_map(|value| value.as_str().map(str::to_owned))
@@ -166,8 +167,8 @@ impl Operator {
         match (self, value) {
             (Self::Exists, value) => value.is_some(),
             (Self::Absent, value) => value.is_none(),
-            (Self::In(values), Some(value)) => values.iter().any(|wanted| wanted == value),
-            (Self::NotIn(values), Some(value)) => values.iter().all(|wanted| wanted != value),
+            (Self::In(values), Some(value)) => values.contains(value),
+            (Self::NotIn(values), Some(value)) => !values.contains(value),
             (Self::NotIn(_), None) => true,
             (Self::Greater(bound), Some(value)) => value.parse().is_ok_and(|n: i64| n > *bound),
             (Self::Less(bound), Some(value)) => value.parse().is_ok_and(|n: i64| n < *bound),
@@ -296,8 +297,8 @@ impl Parser {
             _ => {}
         }
         match self.next() {
-            Token::Symbol("=" | "==") => Ok(Operator::In(checked(key, vec![self.value()?])?)),
-            Token::Symbol("!=") => Ok(Operator::NotIn(checked(key, vec![self.value()?])?)),
+            Token::Symbol("=" | "==") => Ok(Operator::In(checked(key, BTreeSet::from([self.value()?]))?)),
+            Token::Symbol("!=") => Ok(Operator::NotIn(checked(key, BTreeSet::from([self.value()?]))?)),
             Token::Symbol(">") => Ok(Operator::Greater(self.number(key)?)),
             Token::Symbol("<") => Ok(Operator::Less(self.number(key)?)),
             Token::Word(word) if word == "in" => Ok(Operator::In(self.values(key)?)),
@@ -339,7 +340,7 @@ impl Parser {
         }
     }
 
-    fn values(&mut self, key: &str) -> Result<Vec<String>, String> {
+    fn values(&mut self, key: &str) -> Result<BTreeSet<String>, String> {
         match self.next() {
             Token::Symbol("(") => {}
             other => {
@@ -349,16 +350,16 @@ impl Parser {
                 ));
             }
         }
-        let mut values = Vec::new();
+        let mut values = BTreeSet::new();
         loop {
             match self.next() {
                 Token::Word(value) => {
-                    values.push(value);
+                    values.insert(value);
                     match self.next() {
                         Token::Symbol(")") => break,
                         Token::Symbol(",") if self.peek() == Token::Symbol(")") => {
                             self.next();
-                            values.push(String::new());
+                            values.insert(String::new());
                             break;
                         }
                         Token::Symbol(",") => {}
@@ -370,9 +371,9 @@ impl Parser {
                         }
                     }
                 }
-                Token::Symbol(",") => values.push(String::new()),
+                Token::Symbol(",") => _ = values.insert(String::new()),
                 Token::Symbol(")") if values.is_empty() => {
-                    values.push(String::new());
+                    values.insert(String::new());
                     break;
                 }
                 Token::Symbol(")") => break,
@@ -384,8 +385,6 @@ impl Parser {
                 }
             }
         }
-        values.sort();
-        values.dedup();
         checked(key, values)
     }
 }
@@ -411,7 +410,7 @@ fn check_key(key: &str) -> Result<(), String> {
 }
 
 /// Checks the values of a requirement, and reports all errors.
-fn checked(key: &str, values: Vec<String>) -> Result<Vec<String>, String> {
+fn checked(key: &str, values: BTreeSet<String>) -> Result<BTreeSet<String>, String> {
     let indexed = values.iter().enumerate();
     let errors: Vec<String> = indexed
         .filter_map(|(index, value)| value_error(key, index, value))

@@ -55,6 +55,30 @@ pub fn is_zero(value: &Value) -> bool {
     }
 }
 
+/// Returns true if two values are equal, where empty lists and maps are like missing ones.
+pub fn is_equivalent(left: &Value, right: &Value) -> bool {
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    };
+    match (left, right) {
+        (Value::Object(one), Value::Object(other)) => one
+            .keys()
+            .chain(other.keys())
+            .all(|name| is_equivalent(at(left, &[name]), at(right, &[name]))),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len()
+                && one
+                    .iter()
+                    .zip(other)
+                    .all(|(left, right)| is_equivalent(left, right))
+        }
+        _ => left == right || is_empty(left) && is_empty(right),
+    }
+}
+
 /// Returns true if a field is missing or null, which is a nil pointer in Go.
 pub fn is_nil(object: &Object, name: &str) -> bool {
     object.get(name).is_none_or(Value::is_null)

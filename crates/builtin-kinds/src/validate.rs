@@ -19,6 +19,7 @@ mod container_restart;
 mod container_status;
 mod csi;
 mod device;
+mod device_capacity;
 mod device_expression;
 mod device_print;
 mod device_slice;

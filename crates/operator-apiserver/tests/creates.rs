@@ -580,3 +580,198 @@ async fn numbers_in_errors_are_those_of_go() {
         "LimitRange \"l\" is invalid: spec.limits[0].maxLimitRequestRatio[cpu]: Invalid value: \"20\": ratio 20 is greater than max/min = 0.000000",
     );
 }
+
+#[tokio::test]
+async fn a_strategy_of_a_given_type_has_no_default_rolling_update() {
+    let server = server().await;
+    let create = async |strategy: Value| {
+        let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template, "updateStrategy": strategy});
+        let set = json!({"metadata": {"name": "s"}, "spec": spec});
+        post(
+            &server,
+            "/apis/apps/v1/namespaces/default/statefulsets?dryRun=All",
+            set,
+        )
+        .await
+    };
+    let partition = json!({"partition": 0});
+    for (given, rolling) in [
+        (json!(null), partition.clone()),
+        (json!({}), partition.clone()),
+        (json!({"type": "RollingUpdate"}), json!(null)),
+        (json!({"type": "RollingUpdate", "rollingUpdate": {}}), partition),
+        (json!({"type": "OnDelete"}), json!(null)),
+    ] {
+        let created = create(given.clone()).await;
+        created.is_done();
+        assert_eq!(
+            created.body["spec"]["updateStrategy"]["rollingUpdate"], rolling,
+            "{given}"
+        );
+    }
+    create(json!({"type": "OnDelete", "rollingUpdate": {}})).await.is_refused(
+        422,
+        "Invalid value: {\"Partition\":0,\"MaxUnavailable\":null}: only allowed for updateStrategy 'RollingUpdate'",
+    );
+}
+
+#[tokio::test]
+async fn a_job_without_rules_of_its_failure_policy_has_none() {
+    let server = server().await;
+    let template = json!({"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}});
+    let job =
+        json!({"metadata": {"name": "j"}, "spec": {"podFailurePolicy": {"rules": []}, "template": template}});
+    let created = post(&server, "/apis/batch/v1/namespaces/default/jobs", job).await;
+    created.is_done();
+    assert_eq!(created.body["spec"]["podFailurePolicy"], json!({"rules": null}));
+}
+
+#[tokio::test]
+async fn policies_of_device_capacities_are_checked() {
+    let server = server().await;
+    let create = async |policy: Value| {
+        let capacity = json!({"c": {"value": "10", "requestPolicy": policy}});
+        let device = json!({"name": "d", "allowMultipleAllocations": true, "capacity": capacity});
+        let spec = json!({"driver": "d.example.com", "nodeName": "n", "devices": [device],
+            "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}});
+        let slice = json!({"metadata": {"name": "s"}, "spec": spec});
+        post(
+            &server,
+            "/apis/resource.k8s.io/v1/resourceslices?dryRun=All",
+            slice,
+        )
+        .await
+    };
+    let eleven: Vec<String> = (0..11).map(|value| value.to_string()).collect();
+    for (policy, errors) in [
+        (json!({"default": "50"}), &[][..]),
+        (json!({"default": "2", "validValues": ["1", "2"]}), &[]),
+        (
+            json!({"default": "5", "validRange": {"min": "2", "max": "8", "step": "3"}}),
+            &[],
+        ),
+        (
+            json!({"validValues": ["1"], "validRange": {}}),
+            &[
+                "Forbidden: exactly one policy can be specified, cannot specify \"validValues\" and \"validRange\" at the same time",
+            ],
+        ),
+        (
+            json!({"validValues": ["1"]}),
+            &["default: Required value: required when validValues is defined"],
+        ),
+        (
+            json!({"validRange": {}}),
+            &["default: Required value: required when validRange is defined"],
+        ),
+        (
+            json!({"default": "1", "validRange": {}}),
+            &["validRange.min: Required value: required when validRange is defined"],
+        ),
+        (
+            json!({"default": "7", "validValues": ["1", "20", "3", "3"]}),
+            &[
+                "validValues[2]: Invalid value: \"3\": values must be sorted in ascending order",
+                "validValues[1]: Invalid value: \"20\": option is larger than capacity value: 10",
+                "validValues[3]: Duplicate value: \"3\"",
+                "validValues: Invalid value: \"7\": default value is not valid according to the requestPolicy",
+            ],
+        ),
+        (
+            json!({"default": "1", "validValues": eleven}),
+            &[
+                "validValues: Too many: 11: must have at most 10 items",
+                "validValues: Invalid value: \"1\": default value is not valid according to the requestPolicy",
+            ],
+        ),
+        (
+            json!({"default": "6", "validRange": {"min": "12", "max": "11", "step": "5"}}),
+            &[
+                "validRange.min: Invalid value: \"12\": min is larger than capacity value: 10",
+                "validRange.min: Invalid value: \"6\": default is less than min: 12",
+                "validRange.max: Invalid value: \"12\": min is larger than max: 11",
+                "validRange.max: Invalid value: \"11\": max is larger than capacity value: 10",
+                "validRange.step: Invalid value: \"5\": one step 17 is larger than capacity value: 10",
+                "validRange.step: Invalid value: \"6\": value is not a multiple of a given step (5) from (12)",
+                "validRange.step: Invalid value: \"11\": value is not a multiple of a given step (5) from (12)",
+            ],
+        ),
+        (
+            json!({"default": "13", "validRange": {"min": "1", "max": "12"}}),
+            &[
+                "validRange.max: Invalid value: \"12\": max is larger than capacity value: 10",
+                "validRange.max: Invalid value: \"13\": default is more than max: 12",
+            ],
+        ),
+    ] {
+        let created = create(policy.clone()).await;
+        if errors.is_empty() {
+            created.is_done();
+            continue;
+        }
+        assert_eq!(created.code, 422, "{policy}");
+        let message = created.body["message"].as_str().unwrap();
+        for error in errors {
+            assert!(message.contains(error), "{message}");
+        }
+        let causes = created.body["details"]["causes"].as_array().unwrap();
+        assert_eq!(causes.len(), errors.len(), "{message}");
+    }
+    // The default is always written.
+    let created = create(json!({})).await;
+    let capacity = &created.body["spec"]["devices"][0]["capacity"]["c"];
+    assert_eq!(capacity["requestPolicy"], json!({"default": null}));
+}
+
+#[tokio::test]
+async fn pointers_to_zero_values_are_kept() {
+    let server = server().await;
+    let exactly = json!({"deviceClassName": "c", "adminAccess": false,
+        "tolerations": [{"operator": "Exists", "tolerationSeconds": 0}]});
+    let claim = json!({"metadata": {"name": "c"}, "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}});
+    let created = post(
+        &server,
+        "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims",
+        claim,
+    )
+    .await;
+    created.is_done();
+    let exactly = &created.body["spec"]["devices"]["requests"][0]["exactly"];
+    assert_eq!(exactly["adminAccess"], json!(false));
+    assert_eq!(exactly["tolerations"][0]["tolerationSeconds"], json!(0));
+    let source = json!({"secretName": "s", "shareName": "a", "secretNamespace": ""});
+    let volume = json!({"metadata": {"name": "v"}, "spec": {"capacity": {"storage": "1"}, "accessModes": ["ReadWriteOnce"], "azureFile": source}});
+    post(&server, "/api/v1/persistentvolumes", volume)
+        .await
+        .is_refused(422, "spec.azureFile.secretNamespace: Required value");
+}
+
+#[tokio::test]
+async fn empty_lists_do_not_change_a_claim_template() {
+    let server = server().await;
+    let template = |metadata: Value| json!({"metadata": {"name": "t"}, "spec": {"metadata": metadata, "spec": {"devices": {}}}});
+    let templates = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
+    post(&server, templates, template(json!({}))).await.is_done();
+    let change = json!({"spec": {"metadata": {"ownerReferences": []}}});
+    let refused = merge(&server, &format!("{templates}/t"), change).await;
+    refused.is_refused(422, "spec.metadata.ownerReferences: Forbidden: cannot be set");
+    assert_eq!(refused.body["details"]["causes"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn attributes_of_a_review_are_printed_with_empty_texts() {
+    let server = server().await;
+    let spec =
+        json!({"user": "u", "resourceAttributes": {"verb": "get"}, "nonResourceAttributes": {"path": "/a"}});
+    post(
+        &server,
+        "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+        json!({"spec": spec}),
+    )
+    .await
+    .is_refused(
+        422,
+        "Invalid value: {\"Path\":\"/a\",\"Verb\":\"\"}: cannot be specified in combination",
+    );
+}

@@ -253,6 +253,25 @@ async fn a_scale_is_a_table_with_two_counts() {
 }
 
 #[tokio::test]
+async fn empty_lists_have_their_items_in_each_format() {
+    let server = ApiServer::builder().build().unwrap();
+    let secrets = "/api/v1/namespaces/none/secrets";
+    for (accept, items) in [
+        (JSON.to_owned(), "\"items\":[]"),
+        ("application/yaml".to_owned(), "items: []"),
+        (format!("{JSON};{METADATA}"), "\"items\":null"),
+        (format!("{JSON};{TABLE}"), "\"rows\":[]"),
+    ] {
+        let accept = accept.replace("PartialObjectMetadata;", "PartialObjectMetadataList;");
+        let list = get(&server, secrets, &accept).await;
+        assert_eq!(list.code, 200, "{accept}");
+        assert!(list.contains(items), "{accept}: {:?}", list.body);
+    }
+    let pretty = get(&server, &format!("{secrets}?pretty=true"), JSON).await;
+    assert_eq!(pretty.json()["items"], json!([]));
+}
+
+#[tokio::test]
 async fn lists_have_a_maximum_size() {
     let server = ApiServer::builder().build().unwrap();
     let column = |index: usize| json!({"name": format!("c{index}"), "type": "string", "jsonPath": ".text"});

@@ -81,7 +81,7 @@ type Constant = LazyLock<Option<Regex>>;
 static SSN: Constant = LazyLock::new(|| Regex::new(r"^[0-9]{3}[- ][0-9]{2}[- ][0-9]{4}$").ok());
 static HEX_COLOR: Constant = LazyLock::new(|| Regex::new(r"^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$").ok());
 static RGB_COLOR: Constant = LazyLock::new(|| {
-    let part = r"\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*";
+    let part = r"[\t\n\f\r ]*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])[\t\n\f\r ]*";
     Regex::new(&format!(r"^rgb\({part},{part},{part}\)$")).ok()
 });
 static HOSTNAME: Constant = LazyLock::new(|| {
@@ -116,7 +116,8 @@ fn is_hostname(text: &str) -> bool {
 }
 
 fn digits_only(text: &str) -> String {
-    text.chars().filter(|c| *c != '-' && *c != ' ').collect()
+    let is_separator = |c: &char| *c == '-' || c.is_ascii_whitespace();
+    text.chars().filter(|c| !is_separator(c)).collect()
 }
 
 fn is_isbn10(text: &str) -> bool {
@@ -194,6 +195,7 @@ mod tests {
             ("email", "A B <a@b.cc>"),
             ("isbn10", "0321751043"),
             ("isbn13", "978-3-16-148410-0"),
+            ("isbn13", "978-3161\n48410\t0"),
             ("creditcard", "4111111111111111"),
             ("uuid4", "f47ac10b-58cc-4372-a567-0e02b2c3d479"),
             ("rgbcolor", "rgb(1,2,255)"),

@@ -144,11 +144,14 @@ fn daemon_set_strategy(strategy: &mut Object) {
 }
 
 fn stateful_set_strategy(strategy: &mut Object) {
-    set_if_zero(strategy, "type", "RollingUpdate");
-    if kind_of(strategy) != "RollingUpdate" {
-        return;
-    }
-    if let Some(rolling) = object_in(strategy, "rollingUpdate") {
+    let rolling = if kind_of(strategy).is_empty() {
+        set_if_zero(strategy, "type", "RollingUpdate");
+        object_in(strategy, "rollingUpdate")
+    } else {
+        // A strategy whose type is given has no other defaults.
+        existing_object_in(strategy, "rollingUpdate")
+    };
+    if let Some(rolling) = rolling {
         set_if_nil(rolling, "partition", 0);
     }
 }

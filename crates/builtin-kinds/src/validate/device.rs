@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::check::Check;
 use super::device_print::{self, CLAIM_SPEC};
 use super::{affinity, device_expression, pod};
-use crate::tree::{at, entries, list, text};
+use crate::tree::{at, entries, is_equivalent, list, text};
 
 const REQUESTS_MAX: usize = 32;
 const CONSTRAINTS_MAX: usize = 32;
@@ -120,7 +120,7 @@ pub(super) fn template(check: &mut Check, template: &Value) {
 
 pub(super) fn template_update(check: &mut Check, changed: &Value, old: &Value) {
     let spec = at(changed, &["spec"]);
-    if spec != at(old, &["spec"]) {
+    if !is_equivalent(spec, at(old, &["spec"])) {
         let shown = device_print::template_spec(spec);
         check.invalid_text(Path::new("spec"), shown, "field is immutable");
     }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::affinity;
 use super::check::Check;
 use super::device::{device_name, driver, each, has_room, named, pool_name, qualified_name, unique};
+use super::device_capacity::request_policy;
 use crate::tree::{at, list, text};
 
 const DEVICES_MAX: usize = 128;
@@ -164,11 +165,12 @@ fn device(check: &mut Check, device: &Value, old: Option<&Value>, path: &Path, p
             |_, _, _| {},
         );
         for (key, capacity) in crate::tree::entries(device, &["capacity"]) {
-            if !shared && at(capacity, &["requestPolicy"]).is_object() {
-                check.forbidden(
-                    of_capacity.key(key).child("requestPolicy"),
-                    "allowMultipleAllocations must be true",
-                );
+            let path = of_capacity.key(key);
+            if shared {
+                request_policy(check, capacity, &path);
+            } else if at(capacity, &["requestPolicy"]).is_object() {
+                let why = "allowMultipleAllocations must be true";
+                check.forbidden(path.child("requestPolicy"), why);
             }
         }
     }

@@ -4,10 +4,10 @@ use apimachinery::field::{Path, render};
 use apimachinery::names;
 use serde_json::{Map, Value};
 
-use super::check::{Check, GoPrint, render_go};
+use super::check::{Check, GoPrint, TEXT, render_go};
 use crate::tree::{at, is_zero, list, text};
 
-const ATTRIBUTES: &[GoPrint] = &[GoPrint("Path", "path", &[]), GoPrint("Verb", "verb", &[])];
+const ATTRIBUTES: &[GoPrint] = &[GoPrint("Path", "path", TEXT), GoPrint("Verb", "verb", TEXT)];
 
 /// Validates a SelfSubjectAccessReview.
 pub(super) fn own_access(check: &mut Check, object: &Value) {

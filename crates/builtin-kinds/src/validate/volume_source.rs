@@ -49,7 +49,12 @@ pub(super) fn rules(check: &mut Check, name: &str, source: &Value, path: &Path, 
             endpoints_namespace(check, source, path);
         }
         "portworxVolume" => required(&["volumeID"]),
-        "azureFile" => required(&["secretName", "shareName"]),
+        "azureFile" => {
+            required(&["secretName", "shareName"]);
+            if at(source, &["secretNamespace"]) == "" {
+                check.required(path.child("secretNamespace"), "");
+            }
+        }
         "vsphereVolume" => required(&["volumePath"]),
         "photonPersistentDisk" => required(&["pdID"]),
         "scaleIO" => required(&["gateway", "system", "volumeName"]),

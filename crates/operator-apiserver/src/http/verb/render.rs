@@ -116,7 +116,9 @@ pub(crate) fn list(
         Transform::None => {
             let stored = page.items.iter();
             let items = stored.map(|stored| Ok(item(definition, &definition.serve(&stored.value))));
-            with_items(list_head(definition, page), "items", items, form)?
+            let mut head = list_head(definition, page);
+            head["items"] = json!([]);
+            with_items(head, "items", items, form)?
         }
     };
     Ok(Answer::new(StatusCode::OK, form.content_type(), bytes))
