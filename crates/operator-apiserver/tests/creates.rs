@@ -772,6 +772,6 @@ async fn attributes_of_a_review_are_printed_with_empty_texts() {
     .await
     .is_refused(
         422,
-        "Invalid value: {\"Path\":\"/a\",\"Verb\":\"\"}: cannot be specified in combination",
+        "Invalid value: {\"Path\":\"/a\",\"Verb\":\"\"}: cannot be specified in combination with resourceAttributes",
     );
 }
