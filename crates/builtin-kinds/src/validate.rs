@@ -43,6 +43,7 @@ mod security;
 mod service;
 mod status;
 mod storage;
+mod template_metadata;
 mod volume;
 mod volume_source;
 mod workload;

@@ -775,3 +775,47 @@ async fn attributes_of_a_review_are_printed_with_empty_texts() {
         "Invalid value: {\"Path\":\"/a\",\"Verb\":\"\"}: cannot be specified in combination with resourceAttributes",
     );
 }
+
+#[tokio::test]
+async fn names_in_volumes_of_a_pod_are_checked() {
+    let server = server().await;
+    let service_account = json!({"metadata": {"name": "default"}});
+    post(
+        &server,
+        "/api/v1/namespaces/default/serviceaccounts",
+        service_account,
+    )
+    .await
+    .is_done();
+    let create = async |source: Value| {
+        let mut volume = source;
+        volume["name"] = "v".into();
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": [volume]}});
+        post(&server, "/api/v1/namespaces/default/pods?dryRun=All", pod).await
+    };
+    let claim = |metadata: Value| {
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}});
+        json!({"ephemeral": {"volumeClaimTemplate": {"metadata": metadata, "spec": spec}}})
+    };
+    create(claim(json!({"labels": {"a": "b"}}))).await.is_done();
+    let path = "spec.volumes[0].ephemeral.volumeClaimTemplate.metadata";
+    for field in ["name", "generateName", "namespace", "resourceVersion"] {
+        let why = format!("{path}.{field}: Forbidden: cannot be set");
+        create(claim(json!({field: "x"}))).await.is_refused(422, &why);
+    }
+    let why = format!("{path}.deletionGracePeriodSeconds: Forbidden: cannot be set");
+    create(claim(json!({"deletionGracePeriodSeconds": 0})))
+        .await
+        .is_refused(422, &why);
+    let refused = create(claim(json!({"labels": {"a": "b c"}}))).await;
+    assert_eq!(
+        refused.body["details"]["causes"][0]["field"],
+        format!("{path}.labels")
+    );
+    let refused = create(json!({"csi": {"driver": "d", "nodePublishSecretRef": {"name": "A b"}}})).await;
+    assert_eq!(refused.code, 422);
+    assert_eq!(
+        refused.body["details"]["causes"][0]["field"],
+        "spec.volumes[0].csi.name"
+    );
+}

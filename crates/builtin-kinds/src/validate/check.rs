@@ -200,6 +200,13 @@ impl Check {
         }
     }
 
+    /// Checks the keys of annotations, which have the format of label keys but are case-insensitive.
+    pub(super) fn annotations(&mut self, annotations: &Value, path: &Path) {
+        for (key, _) in entries(annotations, &[]) {
+            self.faults(path, key, names::qualified_name(&key.to_lowercase()));
+        }
+    }
+
     /// Checks a label selector with `matchLabels` and `matchExpressions`.
     pub(super) fn label_selector(&mut self, selector: &Value, path: &Path) {
         self.labels(at(selector, &["matchLabels"]), &path.child("matchLabels"));

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::check::Check;
 use super::device_print::{self, CLAIM_SPEC};
-use super::{affinity, device_expression, pod};
+use super::{affinity, device_expression, template_metadata};
 use crate::tree::{at, entries, is_equivalent, list, text};
 
 const REQUESTS_MAX: usize = 32;
@@ -83,38 +83,7 @@ pub(super) fn claim_update(check: &mut Check, claim: &Value, old: &Value) {
 pub(super) fn template(check: &mut Check, template: &Value) {
     let path = Path::new("spec");
     let metadata = at(template, &["spec", "metadata"]);
-    let of_metadata = path.child("metadata");
-    pod::annotations(
-        check,
-        at(metadata, &["annotations"]),
-        &of_metadata.child("annotations"),
-    );
-    check.labels(at(metadata, &["labels"]), &of_metadata.child("labels"));
-    const OTHERS: [&str; 13] = [
-        "name",
-        "generateName",
-        "namespace",
-        "selfLink",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "ownerReferences",
-        "finalizers",
-        "managedFields",
-    ];
-    for field in OTHERS {
-        let value = at(metadata, &[field]);
-        // The API server compares these fields with nil.
-        let is_given = (field == "deletionGracePeriodSeconds" || value.is_array()) && !value.is_null();
-        if is_given || !crate::tree::is_zero(value) {
-            // The path has the spelling of the API server's rule.
-            let shown = if field == "uid" { "uID" } else { field };
-            check.forbidden(of_metadata.child(shown), "cannot be set");
-        }
-    }
+    template_metadata::validate(check, metadata, &path.child("metadata"));
     claim_spec(check, at(template, &["spec", "spec"]), &path.child("spec"));
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::check::Check;
 use super::container::Pod;
 use super::{affinity, container, container_resources, operating_system, pod_annotation, security, volume};
-use crate::tree::{at, entries, list, text};
+use crate::tree::{at, list, text};
 
 pub(super) fn validate_create(check: &mut Check, pod: &Value) {
     let path = Path::new("spec");
@@ -60,8 +60,7 @@ pub(super) fn template(check: &mut Check, template: &Value, path: &Path) {
 pub(super) fn template_metadata(check: &mut Check, template: &Value, path: &Path) {
     // The API server's paths omit `metadata` here.
     check.labels(at(template, &["metadata", "labels"]), &path.child("labels"));
-    annotations(
-        check,
+    check.annotations(
         at(template, &["metadata", "annotations"]),
         &path.child("annotations"),
     );
@@ -72,13 +71,6 @@ pub(super) fn template_metadata(check: &mut Check, template: &Value, path: &Path
         spec,
         &path.child("annotations"),
     );
-}
-
-/// Validates the keys of annotations, which have the format of label keys but are case-insensitive.
-pub(super) fn annotations(check: &mut Check, annotations: &Value, path: &Path) {
-    for (key, _) in entries(annotations, &[]) {
-        check.faults(path, key, names::qualified_name(&key.to_lowercase()));
-    }
 }
 
 /// Validates the spec of a pod.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::check::{Check, descending_path};
 use super::volume_source::{self, Owner};
-use super::{container, storage};
+use super::{container, storage, template_metadata};
 use crate::tree::{at, list, text};
 
 /// All volume sources, in the API server's order.
@@ -123,6 +123,8 @@ fn rules(check: &mut Check, name: &str, source: &Value, path: &Path) {
             if template.is_null() {
                 check.required(path, "");
             } else {
+                let metadata = at(template, &["metadata"]);
+                template_metadata::validate(check, metadata, &path.child("metadata"));
                 storage::claim_spec(check, at(template, &["spec"]), &path.child("spec"));
             }
         }

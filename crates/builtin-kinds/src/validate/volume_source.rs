@@ -172,6 +172,10 @@ fn csi(check: &mut Check, source: &Value, path: &Path, owner: Owner) {
     csi_driver(check, source, path, "driver");
     if owner == Owner::Pod {
         secret(check, source, path, "nodePublishSecretRef");
+        let name = text(source, &["nodePublishSecretRef", "name"]);
+        if !name.is_empty() {
+            check.faults(&path.child("name"), name, names::dns1123_subdomain(name));
+        }
         return;
     }
     check.required_text(source, path, "volumeHandle");

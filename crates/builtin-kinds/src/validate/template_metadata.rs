@@ -1,0 +1,40 @@
+//! Validates the metadata in the templates of claims, which has labels and annotations only.
+
+use apimachinery::field::Path;
+use serde_json::Value;
+
+use super::check::Check;
+use crate::tree::{at, is_zero};
+
+/// The fields that a template must not have.
+const OTHERS: [&str; 13] = [
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+];
+
+/// Validates the metadata of a template.
+pub(super) fn validate(check: &mut Check, metadata: &Value, path: &Path) {
+    check.annotations(at(metadata, &["annotations"]), &path.child("annotations"));
+    check.labels(at(metadata, &["labels"]), &path.child("labels"));
+    for field in OTHERS {
+        let value = at(metadata, &[field]);
+        // The API server compares these fields with nil.
+        let is_given = (field == "deletionGracePeriodSeconds" || value.is_array()) && !value.is_null();
+        if is_given || !is_zero(value) {
+            // The path has the spelling of the API server's rule.
+            let shown = if field == "uid" { "uID" } else { field };
+            check.forbidden(path.child(shown), "cannot be set");
+        }
+    }
+}
