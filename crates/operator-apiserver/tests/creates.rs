@@ -819,3 +819,80 @@ async fn names_in_volumes_of_a_pod_are_checked() {
         "spec.volumes[0].csi.name"
     );
 }
+
+#[tokio::test]
+async fn names_and_sizes_are_checked_as_in_a_real_server() {
+    let server = server().await;
+    let create = async |path: &str, object: Value| {
+        let mut object = object;
+        object["metadata"] = json!({"name": "a"});
+        post(&server, &format!("{path}?dryRun=All"), object).await
+    };
+    let classes = "/apis/networking.k8s.io/v1/ingressclasses";
+    let class = |controller: &str| json!({"spec": {"controller": controller}});
+    create(classes, class("example.com/a/b")).await.is_done();
+    for (controller, why) in [
+        ("/b", "must be a domain-prefixed path (such as \"acme.io/foo\")"),
+        (
+            "a.b/c d",
+            "Invalid value: \"c d\": Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')",
+        ),
+        (
+            &format!("a.b/{}", "x".repeat(300)),
+            "Too long: may not be more than 250 bytes",
+        ),
+    ] {
+        create(classes, class(controller)).await.is_refused(422, why);
+    }
+    let ingresses = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
+    let backend = json!({"service": {"name": "s", "port": {"number": 1}}});
+    let path = json!({"path": "a//b", "pathType": "Exact", "backend": backend});
+    let refused = create(
+        ingresses,
+        json!({"spec": {"rules": [{"http": {"paths": [path]}}]}}),
+    )
+    .await;
+    assert_eq!(refused.code, 422);
+    assert_eq!(refused.body["details"]["causes"].as_array().unwrap().len(), 2);
+    let scalers = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let described = json!({"kind": "Ingress", "name": "i", "apiVersion": "a/b/c"});
+    let metric = json!({"type": "Object", "object": {"describedObject": described, "metric": {"name": "r"},
+        "target": {"type": "Value", "value": "2k"}}});
+    let target = json!({"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"});
+    let spec = json!({"maxReplicas": 1, "scaleTargetRef": target, "metrics": [metric]});
+    create(scalers, json!({"spec": spec})).await.is_refused(
+        422,
+        "Invalid value: \"a/b/c\": unexpected GroupVersion string: a/b/c",
+    );
+    let capacity = json!({"storageClassName": "c", "maximumVolumeSize": "-1"});
+    create(
+        "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities",
+        capacity,
+    )
+    .await
+    .is_done();
+    for (length, code) in [(256, 201), (257, 422)] {
+        let driver = json!({"name": "d", "nodeID": "x".repeat(length), "topologyKeys": []});
+        let node = create(
+            "/apis/storage.k8s.io/v1/csinodes",
+            json!({"spec": {"drivers": [driver]}}),
+        )
+        .await;
+        assert_eq!(node.code, code, "{length}");
+    }
+    let refused = create(
+        "/apis/storage.k8s.io/v1/storageclasses",
+        json!({"provisioner": "Foo/b c"}),
+    )
+    .await;
+    let message = refused.body["message"].as_str().unwrap();
+    assert!(message.contains("Invalid value: \"foo/b c\": "), "{message}");
+    let request = json!({"name": "r", "exactly": {"deviceClassName": "c"}});
+    let devices = json!({"requests": [request], "constraints": [{"matchAttribute": "a/../b"}]});
+    create(
+        "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims",
+        json!({"spec": {"devices": devices}}),
+    )
+    .await
+    .is_done();
+}

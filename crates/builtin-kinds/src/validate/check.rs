@@ -200,6 +200,28 @@ impl Check {
         }
     }
 
+    /// Checks a name such as `example.com/controller`.
+    pub(super) fn domain_prefixed_path(&mut self, name: &str, path: &Path) {
+        match name.split_once('/') {
+            _ if name.is_empty() => self.required(path.clone(), ""),
+            Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {
+                self.faults(path, host, names::dns1123_subdomain(host));
+                let is_path =
+                    |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
+                if !rest.bytes().all(is_path) {
+                    let why =
+                        "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
+                    self.invalid(path.clone(), &rest.into(), why);
+                }
+            }
+            _ => self.invalid(
+                path.clone(),
+                &name.into(),
+                "must be a domain-prefixed path (such as \"acme.io/foo\")",
+            ),
+        }
+    }
+
     /// Checks the keys of annotations, which have the format of label keys but are case-insensitive.
     pub(super) fn annotations(&mut self, annotations: &Value, path: &Path) {
         for (key, _) in entries(annotations, &[]) {

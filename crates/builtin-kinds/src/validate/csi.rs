@@ -82,7 +82,7 @@ pub(super) fn csi_driver_update(check: &mut Check, object: &Value, old: &Value) 
 }
 
 /// The maximum length of a node ID of a CSI driver.
-const NODE_ID_MAX: usize = 192;
+const NODE_ID_MAX: usize = 256;
 
 pub(super) fn csi_node(check: &mut Check, object: &Value) {
     let path = Path::new("spec").child("drivers");

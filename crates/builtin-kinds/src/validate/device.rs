@@ -283,6 +283,10 @@ pub(super) fn qualified_name(check: &mut Check, name: &str, path: &Path) {
     let Some((domain, name)) = name.split_once('/') else {
         return identifier(check, name, path);
     };
+    // The API server does not check names with several slashes.
+    if name.contains('/') {
+        return;
+    }
     if domain.is_empty() {
         check.invalid(path.clone(), &"".into(), "the domain must not be empty");
     } else {
@@ -291,7 +295,7 @@ pub(super) fn qualified_name(check: &mut Check, name: &str, path: &Path) {
     if name.is_empty() {
         check.invalid(path.clone(), &"".into(), "the name must not be empty");
     } else {
-        identifier(check, name.split('/').next().unwrap_or_default(), path);
+        identifier(check, name, path);
     }
 }
 

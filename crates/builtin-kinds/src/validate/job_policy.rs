@@ -245,22 +245,7 @@ pub(super) fn managed_by(check: &mut Check, spec: &Value, path: &Path) {
     let value = at(spec, &["managedBy"]);
     let Some(name) = value.as_str() else { return };
     let path = path.child("managedBy");
-    match name.split_once('/') {
-        _ if name.is_empty() => check.required(path.clone(), ""),
-        Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {
-            check.faults(&path, host, names::dns1123_subdomain(host));
-            let is_path = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
-            if !rest.bytes().all(is_path) {
-                let why = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
-                check.invalid(path.clone(), &rest.into(), why);
-            }
-        }
-        _ => check.invalid(
-            path.clone(),
-            value,
-            "must be a domain-prefixed path (such as \"acme.io/foo\")",
-        ),
-    }
+    check.domain_prefixed_path(name, &path);
     if name.len() > LENGTH_MAX {
         check.errors.push(Error::too_long(path, LENGTH_MAX));
     }

@@ -88,6 +88,9 @@ fn ingress_rule(check: &mut Check, rule: &Value, path: &Path) {
     }
 }
 
+/// The maximum length of the controller of an IngressClass, in bytes.
+const CONTROLLER_MAX: usize = 250;
+
 const PATH_TYPES: &[&str] = &["Exact", "ImplementationSpecific", "Prefix"];
 
 fn ingress_path(check: &mut Check, item: &Value, path: &Path) {
@@ -96,20 +99,19 @@ fn ingress_path(check: &mut Check, item: &Value, path: &Path) {
     match at(item, &["pathType"]).as_str() {
         None => return check.required(path.child("pathType"), "pathType must be specified"),
         Some("Exact" | "Prefix") => {
-            if value.starts_with('/') {
-                let illegal = ["//", "/./", "/../", "%2f", "%2F"];
-                for part in illegal.into_iter().filter(|part| value.contains(part)) {
-                    let detail = format!("must not contain '{part}'");
+            if !value.starts_with('/') {
+                check.invalid(value_path.clone(), &value.into(), "must be an absolute path");
+            }
+            let illegal = ["//", "/./", "/../", "%2f", "%2F"];
+            for part in illegal.into_iter().filter(|part| value.contains(part)) {
+                let detail = format!("must not contain '{part}'");
+                check.invalid(value_path.clone(), &value.into(), detail);
+            }
+            for end in ["/..", "/."] {
+                if value.ends_with(end) {
+                    let detail = format!("cannot end with '{end}'");
                     check.invalid(value_path.clone(), &value.into(), detail);
                 }
-                for end in ["/..", "/."] {
-                    if value.ends_with(end) {
-                        let detail = format!("cannot end with '{end}'");
-                        check.invalid(value_path.clone(), &value.into(), detail);
-                    }
-                }
-            } else {
-                check.invalid(value_path, &value.into(), "must be an absolute path");
             }
         }
         Some("ImplementationSpecific") => {
@@ -197,15 +199,12 @@ fn class_parameters(check: &mut Check, parameters: &Value, path: &Path) {
 pub(super) fn ingress_class(check: &mut Check, object: &Value) {
     let path = Path::new("spec");
     let controller = text(object, &["spec", "controller"]);
-    if controller.is_empty() {
-        check.required(path.child("controller"), "");
-    } else if !controller.contains('/') {
-        check.invalid(
-            path.child("controller"),
-            &controller.into(),
-            "must be a domain-prefixed path (such as \"acme.io/foo\")",
-        );
+    let of_controller = path.child("controller");
+    if controller.len() > CONTROLLER_MAX {
+        let error = Error::too_long(of_controller.clone(), CONTROLLER_MAX);
+        check.errors.push(error);
     }
+    check.domain_prefixed_path(controller, &of_controller);
     let parameters = at(object, &["spec", "parameters"]);
     if !parameters.is_null() {
         class_parameters(check, parameters, &path.child("parameters"));

@@ -86,14 +86,24 @@ pub(super) fn autoscaler(check: &mut Check, object: &Value) {
     }
 }
 
+/// Checks that an apiVersion has at most a group and a version.
+fn api_version_is_valid(check: &mut Check, version: &str, path: &Path) -> bool {
+    let is_valid = version.matches('/').count() <= 1;
+    if !is_valid {
+        let why = format!("unexpected GroupVersion string: {version}");
+        check.invalid(path.child("apiVersion"), &version.into(), why);
+    }
+    is_valid
+}
+
 fn scale_target(check: &mut Check, target: &Value, path: &Path) {
     check.required_form(target, path, "kind", names::path_segment);
     check.required_form(target, path, "name", names::path_segment);
     let version = text(target, &["apiVersion"]);
-    if version.matches('/').count() > 1 {
-        let why = format!("unexpected GroupVersion string: {version}");
-        check.invalid(path.child("apiVersion"), &version.into(), why);
-    } else if !version.contains('/') && text(target, &["kind"]) != "ReplicationController" {
+    if api_version_is_valid(check, version, path)
+        && !version.contains('/')
+        && text(target, &["kind"]) != "ReplicationController"
+    {
         check.invalid(
             path.child("apiVersion"),
             &version.into(),
@@ -176,6 +186,7 @@ fn metric_source(check: &mut Check, field: &str, source: &Value, path: &Path) {
                 let target = at(source, &["describedObject"]);
                 check.required_form(target, &path, "kind", names::path_segment);
                 check.required_form(target, &path, "name", names::path_segment);
+                api_version_is_valid(check, text(target, &["apiVersion"]), &path);
             }
             let path = path.child("metric").child("name");
             let name = text(source, &["metric", "name"]);

@@ -132,9 +132,7 @@ pub(super) fn storage_capacity(check: &mut Check, object: &Value) {
     if topology.is_object() {
         check.label_selector(topology, &Path::new("nodeTopology"));
     }
-    for field in ["capacity", "maximumVolumeSize"] {
-        check.non_negative_quantity(at(object, &[field]), &root.child(field));
-    }
+    check.non_negative_quantity(at(object, &["capacity"]), &root.child("capacity"));
 }
 
 pub(super) fn storage_capacity_update(check: &mut Check, object: &Value, old: &Value) {

@@ -375,8 +375,9 @@ pub(super) fn storage_class(check: &mut Check, object: &Value) {
     if provisioner.is_empty() {
         check.required(root.child("provisioner"), "");
     } else {
-        let faults = names::qualified_name(&provisioner.to_lowercase());
-        check.faults(&root.child("provisioner"), provisioner, faults);
+        let provisioner = provisioner.to_lowercase();
+        let faults = names::qualified_name(&provisioner);
+        check.faults(&root.child("provisioner"), &provisioner, faults);
     }
     for (name, _) in entries(object, &["parameters"]) {
         if name.is_empty() {
