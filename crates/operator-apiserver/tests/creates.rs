@@ -896,3 +896,46 @@ async fn names_and_sizes_are_checked_as_in_a_real_server() {
     .await
     .is_done();
 }
+
+#[tokio::test]
+async fn the_status_of_a_claim_needs_permission_for_admin_access() {
+    let server = server().await;
+    let claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+    let request = json!({"name": "r", "exactly": {"deviceClassName": "c"}});
+    let claim = json!({"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}});
+    post(&server, claims, claim).await.is_done();
+    let allocate = async |changes: Value| {
+        let mut result = json!({"request": "r", "driver": "d.example.com", "pool": "p", "device": "d"});
+        result
+            .as_object_mut()
+            .unwrap()
+            .extend(changes.as_object().unwrap().clone());
+        let change = json!({"status": {"allocation": {"devices": {"results": [result]}}}});
+        merge(&server, &format!("{claims}/c/status?dryRun=All"), change).await
+    };
+    let path = "status.allocation.devices.results[0]";
+    let why = format!(
+        "{path}.adminAccess: Forbidden: admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace"
+    );
+    allocate(json!({"adminAccess": true})).await.is_refused(422, &why);
+    let refused = allocate(json!({"shareID": ""})).await;
+    assert_eq!(
+        refused.body["details"]["causes"][0]["field"],
+        format!("{path}.shareID")
+    );
+    let label = json!({"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}});
+    merge(&server, "/api/v1/namespaces/default", label)
+        .await
+        .is_done();
+    allocate(json!({"adminAccess": true})).await.is_done();
+    let device = json!({"driver": "d.example.com", "pool": "p", "device": "d",
+        "networkData": {"ips": ["10.0.0.1/24", "10.0.0.1/24"]}});
+    let result = json!({"request": "r", "driver": "d.example.com", "pool": "p", "device": "d"});
+    let status = json!({"allocation": {"devices": {"results": [result]}}, "devices": [device]});
+    merge(&server, &format!("{claims}/c/status"), json!({"status": status}))
+        .await
+        .is_refused(
+            422,
+            "status.devices[0].networkData.ips[1]: Duplicate value: \"10.0.0.1/24\"",
+        );
+}

@@ -68,6 +68,9 @@ fn devices(check: &mut Check, allocated: &[Value], owner: Option<&Value>, path: 
         for (index, resource) in list(device, &["resources"]).iter().enumerate() {
             let path = path.child("resources").index(index);
             check.one_of(resource, &path, "health", HEALTH);
+            if at(resource, &["message"]) == "" {
+                check.required(path.child("message"), "must be non-empty if specified");
+            }
             let id = text(resource, &["resourceID"]);
             if !seen.insert(id) {
                 check.duplicate(path.child("resourceID"), &id.into());

@@ -401,8 +401,12 @@ pub(super) fn statuses(check: &mut Check, status: &Value, path: &Path) {
             check.invalid(path.child("data"), &"<value omitted>".into(), why);
         }
         let ips = list(device, &["networkData", "ips"]);
+        let mut seen = BTreeSet::new();
         for (index, ip) in ips.iter().enumerate() {
             let (ip, path) = (text(ip, &[]), path.child("networkData").child("ips").index(index));
+            if !seen.insert(ip) {
+                check.duplicate(path.clone(), &ip.into());
+            }
             if !is_interface_address(ip) {
                 let why = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
                 check.invalid(path, &ip.into(), why);

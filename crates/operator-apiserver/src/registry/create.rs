@@ -194,12 +194,32 @@ impl Registry {
             found.any(|access| access == Some(&true.into()))
         };
         let index = requests.iter().position(asks)?;
+        let path = Path::new("spec").child("devices").child("requests").index(index);
+        self.forbidden_in_namespace(write, &path)
+    }
+
+    /// Returns the error of a status whose devices have admin access, if those of the old status have none.
+    pub(super) fn forbidden_admin_status(&self, write: &Write, object: &Value, old: &Value) -> Option<Error> {
+        if write.subresource != "status" || !write.definition.is("resource.k8s.io", "resourceclaims") {
+            return None;
+        }
+        let admitted = |claim: &Value| {
+            let results = object::get(claim, &["status", "allocation", "devices", "results"])?.as_array()?;
+            results
+                .iter()
+                .position(|result| result.get("adminAccess") == Some(&true.into()))
+        };
+        let index = admitted(object).filter(|_| admitted(old).is_none())?;
+        let path = Path::new("status").child("allocation").child("devices");
+        self.forbidden_in_namespace(write, &path.child("results").index(index))
+    }
+
+    fn forbidden_in_namespace(&self, write: &Write, path: &Path) -> Option<Error> {
         let namespace = self.store.get("namespaces", &write.namespace);
         let label = ["metadata", "labels", "resource.kubernetes.io/admin-access"];
         if namespace.is_some_and(|namespace| object::text(&namespace.value, &label) == "true") {
             return None;
         }
-        let path = Path::new("spec").child("devices").child("requests").index(index);
         let why = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace";
         Some(Error::forbidden(path.child("adminAccess"), why))
     }

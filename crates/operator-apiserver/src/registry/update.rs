@@ -230,6 +230,7 @@ impl Registry {
     fn validate_update(&self, write: &Write, object: &Value, old: &Value) -> Result<(), Status> {
         let definition = &write.definition;
         let mut errors = metadata::validate_update(definition, &write.subresource, object, old);
+        errors.extend(self.forbidden_admin_status(write, object, old));
         let outcome = definition.validate_update(&write.subresource, object, old);
         let mut update = outcome.errors;
         for step in definition.update_steps(&write.subresource) {
