@@ -102,6 +102,9 @@ fn round_to_milli(value: &mut Value) {
 /// The Go name of schemas, which are recursive in several ways.
 const SCHEMA: &str = "v1.JSONSchemaProps";
 
+/// The fields of schemas that are pointers to a schema or another type.
+const SCHEMA_PARTS: [&str; 3] = ["additionalItems", "additionalProperties", "items"];
+
 /// Returns the Go structs between a struct and a field that one of its embedded structs contains; error texts name them.
 fn embedded_in(go_name: &str, field: &str) -> &'static [&'static str] {
     match (go_name, field) {
@@ -267,7 +270,8 @@ impl Decoder {
     /// Decodes a field in place; returns false if it is omitted.
     fn field(&mut self, field: &GoField, value: &mut Value) -> Decoded<bool> {
         self.decode_replaced(field.kind, field.type_name)?;
-        if field.pointer && value.is_null() {
+        let is_pointer = field.pointer || self.is_in_schema() && SCHEMA_PARTS.contains(&field.name);
+        if is_pointer && value.is_null() {
             return Ok(!field.omit_empty);
         }
         self.value(field.kind, field.type_name, value)?;
@@ -426,6 +430,9 @@ impl Decoder {
             self.path.push_str(key);
             self.decode_replaced(item, item_name)?;
             self.value(item, item_name, value)?;
+            if value.is_null() && matches!(item, FieldKind::Bytes) {
+                *value = "".into();
+            }
             self.path.truncate(length);
             if self.rounds && matches!(item, FieldKind::Quantity) {
                 round_to_milli(value);

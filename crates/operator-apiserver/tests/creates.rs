@@ -939,3 +939,37 @@ async fn the_status_of_a_claim_needs_permission_for_admin_access() {
             "status.devices[0].networkData.ips[1]: Duplicate value: \"10.0.0.1/24\"",
         );
 }
+
+#[tokio::test]
+async fn null_values_are_decoded_as_in_go() {
+    let server = server().await;
+    let config_map = json!({"metadata": {"name": "c"}, "binaryData": {"b": null}});
+    let created = post(&server, &format!("{CONFIG_MAPS}?dryRun=All"), config_map).await;
+    created.is_done();
+    assert_eq!(created.body["binaryData"], json!({"b": ""}));
+    let secret =
+        json!({"metadata": {"name": "s"}, "type": "kubernetes.io/dockercfg", "data": {".dockercfg": null}});
+    post(&server, "/api/v1/namespaces/default/secrets", secret)
+        .await
+        .is_refused(422, "unexpected end of JSON input");
+    let version = json!({"name": "v1", "served": true, "storage": true,
+        "schema": {"openAPIV3Schema": {"type": "object", "items": null}}});
+    let spec = json!({"group": "example.com", "scope": "Cluster", "names": {"plural": "as", "kind": "A"}, "versions": [version]});
+    let definition = json!({"metadata": {"name": "as.example.com"}, "spec": spec});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let created = post(&server, definitions, definition).await;
+    created.is_done();
+    let schema = &created.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    assert_eq!(schema, &json!({"type": "object"}));
+    // Lists of values are a feature that is off.
+    let attributes = json!({"a": {"int": 1, "ints": [1]}});
+    let spec = json!({"driver": "d.example.com", "nodeName": "n", "devices": [{"name": "d", "attributes": attributes}],
+        "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}});
+    let slice = json!({"metadata": {"name": "s"}, "spec": spec});
+    let created = post(&server, "/apis/resource.k8s.io/v1/resourceslices", slice).await;
+    created.is_done();
+    assert_eq!(
+        created.body["spec"]["devices"][0]["attributes"],
+        json!({"a": {"int": 1}})
+    );
+}

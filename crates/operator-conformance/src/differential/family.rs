@@ -3,6 +3,7 @@
 mod definition;
 mod delete;
 mod expression;
+mod field;
 mod path;
 mod policy;
 mod read;
@@ -53,11 +54,13 @@ pub enum Family {
     Paths,
     /// Unusual values: times, quantities, base64, formats, selectors, YAML and expressions.
     Values,
+    /// POST requests with an unusual value in one field, which may be deep in an object.
+    Fields,
 }
 
 impl Family {
     /// All families.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Create,
         Self::Update,
         Self::Patch,
@@ -73,6 +76,7 @@ impl Family {
         Self::Policies,
         Self::Paths,
         Self::Values,
+        Self::Fields,
     ];
 
     /// Returns the name on the command line.
@@ -94,6 +98,7 @@ impl Family {
             Self::Policies => "policies",
             Self::Paths => "paths",
             Self::Values => "values",
+            Self::Fields => "fields",
         }
     }
 
@@ -129,6 +134,7 @@ impl Family {
             Self::Policies => expression::policies(making),
             Self::Paths => path::paths(making),
             Self::Values => value::values(making),
+            Self::Fields => field::fields(making),
         }
     }
 }

@@ -261,7 +261,7 @@ fn change_array(
     }
 }
 
-fn field_schema<'a>(schema: &'a Value, name: &str) -> &'a Value {
+pub(crate) fn field_schema<'a>(schema: &'a Value, name: &str) -> &'a Value {
     let of_field = &schema["properties"][name];
     if of_field.is_null() {
         &schema["additionalProperties"]
