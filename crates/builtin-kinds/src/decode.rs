@@ -102,9 +102,6 @@ fn round_to_milli(value: &mut Value) {
 /// The Go name of schemas, which are recursive in several ways.
 const SCHEMA: &str = "v1.JSONSchemaProps";
 
-/// The fields of schemas that are pointers to a schema or another type.
-const SCHEMA_PARTS: [&str; 3] = ["additionalItems", "additionalProperties", "items"];
-
 /// Returns the Go structs between a struct and a field that one of its embedded structs contains; error texts name them.
 fn embedded_in(go_name: &str, field: &str) -> &'static [&'static str] {
     match (go_name, field) {
@@ -270,8 +267,7 @@ impl Decoder {
     /// Decodes a field in place; returns false if it is omitted.
     fn field(&mut self, field: &GoField, value: &mut Value) -> Decoded<bool> {
         self.decode_replaced(field.kind, field.type_name)?;
-        let is_pointer = field.pointer || self.is_in_schema() && SCHEMA_PARTS.contains(&field.name);
-        if is_pointer && value.is_null() {
+        if field.pointer && value.is_null() {
             return Ok(!field.omit_empty);
         }
         self.value(field.kind, field.type_name, value)?;

@@ -268,18 +268,20 @@ async fn fixed_specifications_stay() {
     answer.is_refused(422, "Invalid value: {\"Group\":\"\",\"Resource\":\"services\",\"Namespace\":\"n\",\"Name\":\"t\"}: field is immutable");
 }
 
+const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
+
+/// Returns a slice with one device.
+fn slice(device: &Value) -> Value {
+    let spec = json!({"driver": "d.example.com", "nodeName": "n", "devices": [device],
+        "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}});
+    json!({"metadata": {"name": "s"}, "spec": spec})
+}
+
 #[tokio::test]
 async fn times_are_filled_in() {
     let server = server().await;
     let taint = json!({"key": "k", "effect": "NoSchedule"});
-    let spec = json!({"driver": "d.example.com", "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
-        "devices": [{"name": "d", "taints": [taint]}]});
-    let slice = post(
-        &server,
-        "/apis/resource.k8s.io/v1/resourceslices",
-        json!({"metadata": {"name": "s"}, "spec": spec}),
-    )
-    .await;
+    let slice = post(&server, SLICES, slice(&json!({"name": "d", "taints": [taint]}))).await;
     slice.is_done();
     assert!(slice.body["spec"]["devices"][0]["taints"][0]["timeAdded"].is_string());
 }
@@ -633,15 +635,7 @@ async fn policies_of_device_capacities_are_checked() {
     let create = async |policy: Value| {
         let capacity = json!({"c": {"value": "10", "requestPolicy": policy}});
         let device = json!({"name": "d", "allowMultipleAllocations": true, "capacity": capacity});
-        let spec = json!({"driver": "d.example.com", "nodeName": "n", "devices": [device],
-            "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}});
-        let slice = json!({"metadata": {"name": "s"}, "spec": spec});
-        post(
-            &server,
-            "/apis/resource.k8s.io/v1/resourceslices?dryRun=All",
-            slice,
-        )
-        .await
+        post(&server, &format!("{SLICES}?dryRun=All"), slice(&device)).await
     };
     let eleven: Vec<String> = (0..11).map(|value| value.to_string()).collect();
     for (policy, errors) in [
@@ -962,11 +956,8 @@ async fn null_values_are_decoded_as_in_go() {
     let schema = &created.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     assert_eq!(schema, &json!({"type": "object"}));
     // Lists of values are a feature that is off.
-    let attributes = json!({"a": {"int": 1, "ints": [1]}});
-    let spec = json!({"driver": "d.example.com", "nodeName": "n", "devices": [{"name": "d", "attributes": attributes}],
-        "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}});
-    let slice = json!({"metadata": {"name": "s"}, "spec": spec});
-    let created = post(&server, "/apis/resource.k8s.io/v1/resourceslices", slice).await;
+    let device = json!({"name": "d", "attributes": {"a": {"int": 1, "ints": [1]}}});
+    let created = post(&server, SLICES, slice(&device)).await;
     created.is_done();
     assert_eq!(
         created.body["spec"]["devices"][0]["attributes"],

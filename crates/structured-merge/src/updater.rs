@@ -16,7 +16,7 @@ use crate::typed::{self, Comparison, Duplicates, TypedErrors};
 
 pub(crate) type Owners = BTreeMap<Manager, Owned>;
 
-/// The fields that an applier sets and another manager owns; never empty.
+/// The fields that an applier sets and another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedByOther {
     pub(crate) manager: Manager,
@@ -167,23 +167,25 @@ impl Updater<'_> {
             .map(|(version, changes)| (version, changes.modified.union(&changes.added)))
             .collect();
         let others = owners.iter().filter(|(manager, _)| *manager != me);
-        let mut taken_from = Vec::new();
+        let mut conflicts = Vec::new();
         for (manager, owned) in others {
             let Some(written) = written.get(&owned.api_version) else {
                 continue;
             };
-            let taken = owned.fields.intersection(written);
-            taken_from.push((manager.clone(), taken));
+            conflicts.push(OwnedByOther {
+                manager: manager.clone(),
+                fields: owned.fields.intersection(written),
+            });
         }
-        if !force && taken_from.iter().any(|(_, taken)| !taken.is_empty()) {
-            let conflicts = taken_from.into_iter().filter(|(_, taken)| !taken.is_empty());
-            return Err(UpdateError::Conflicts(
-                conflicts
-                    .map(|(manager, fields)| OwnedByOther { manager, fields })
-                    .collect(),
-            ));
+        if !force && conflicts.iter().any(|conflict| !conflict.fields.is_empty()) {
+            conflicts.retain(|conflict| !conflict.fields.is_empty());
+            return Err(UpdateError::Conflicts(conflicts));
         }
-        for (manager, taken) in taken_from {
+        for OwnedByOther {
+            manager,
+            fields: taken,
+        } in conflicts
+        {
             let Some(owned) = owners.get_mut(&manager) else {
                 continue;
             };

@@ -43,14 +43,9 @@ pub(super) fn drop_disabled(gvk: &Gvk, root: &mut Object) {
             for device in objects_in(spec, "devices") {
                 change_device(device, |fields| {
                     fields.remove("nodeAllocatableResourceMappings");
-                    let attributes = existing_object_in(fields, "attributes");
-                    for attribute in attributes
-                        .into_iter()
-                        .flat_map(|attributes| attributes.values_mut())
-                    {
-                        if let Some(attribute) = attribute.as_object_mut() {
-                            attribute.retain(|name, _| !ATTRIBUTE_LISTS.contains(&name.as_str()));
-                        }
+                    let attributes = existing_object_in(fields, "attributes").into_iter();
+                    for attribute in attributes.flat_map(Object::values_mut) {
+                        attribute_lists(attribute);
                     }
                 });
             }
@@ -62,8 +57,12 @@ pub(super) fn drop_disabled(gvk: &Gvk, root: &mut Object) {
     }
 }
 
-/// The fields of the attribute of a device that are lists.
-const ATTRIBUTE_LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
+/// Drops the fields of the attribute of a device that are lists.
+fn attribute_lists(attribute: &mut Value) {
+    for name in ["bools", "ints", "strings", "versions"] {
+        attribute.as_object_mut().and_then(|fields| fields.remove(name));
+    }
+}
 
 fn in_spec(object: &mut Object, change: impl FnOnce(&mut Object)) {
     if let Some(spec) = existing_object_in(object, "spec") {

@@ -228,10 +228,7 @@ fn param_kind(check: &mut Check, kind: &Value, path: &Path) {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     if api_version.is_empty() {
         check.required(version_path, "");
-    } else if version.contains('/') {
-        let detail = format!("unexpected GroupVersion string: {api_version}");
-        check.invalid(version_path, &api_version.into(), detail);
-    } else {
+    } else if check.api_version(api_version, &version_path) {
         let faults = if group.is_empty() {
             Vec::new()
         } else {

@@ -42,12 +42,12 @@ impl Check {
         self.errors.push(Error::duplicate(path, value));
     }
 
-    pub(super) fn not_found(&mut self, path: Path, value: &Value) {
+    pub(super) fn not_found(&mut self, path: Path, value: &Value, detail: impl Into<String>) {
         self.errors.push(Error {
             kind: ErrorType::NotFound,
             field: path,
             value: Some(render(value)),
-            detail: String::new(),
+            detail: detail.into(),
         });
     }
 
@@ -200,6 +200,16 @@ impl Check {
         }
     }
 
+    /// Checks that an apiVersion, which may be empty, has at most a group and a version.
+    pub(super) fn api_version(&mut self, version: &str, path: &Path) -> bool {
+        let is_valid = version.matches('/').count() <= 1;
+        if !is_valid {
+            let detail = format!("unexpected GroupVersion string: {version}");
+            self.invalid(path.clone(), &version.into(), detail);
+        }
+        is_valid
+    }
+
     /// Checks a name such as `example.com/controller`.
     pub(super) fn domain_prefixed_path(&mut self, name: &str, path: &Path) {
         match name.split_once('/') {
@@ -273,6 +283,25 @@ fn is_percent(text: &str) -> bool {
     let digits = text.strip_suffix('%').unwrap_or_default();
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
+
+/// The fields of `ObjectMeta` in the order of the Go struct.
+pub(super) const OBJECT_META: &[&str] = &[
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+];
 
 /// Returns the number in a number or percentage; 0 if it is missing.
 pub(super) fn number_of(value: &Value) -> i64 {

@@ -120,7 +120,7 @@ pub(super) fn ephemeral_containers(check: &mut Check, pod: &Pod<'_>, path: &Path
         unique(check, &mut seen, container, &path);
         let target = text(container, &["targetContainerName"]);
         if !target.is_empty() && !others.contains(target) {
-            check.not_found(path.child("targetContainerName"), &target.into());
+            check.not_found(path.child("targetContainerName"), &target.into(), "");
         }
         for field in [
             "ports",
@@ -454,7 +454,7 @@ pub(super) fn file_volumes(check: &mut Check, spec: &Value, path: &Path) {
                     continue;
                 }
                 if volume.is_none() {
-                    check.not_found(path.child("volumeName"), &name.into());
+                    check.not_found(path.child("volumeName"), &name.into(), "");
                 } else if volume.is_some_and(|volume| at(volume, &["emptyDir"]).is_null()) {
                     let why = "referenced volume must be of type emptyDir";
                     check.invalid(path.child("volumeName"), &name.into(), why);

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use apimachinery::field::{Error, ErrorType, Path, render};
-use apimachinery::go;
+use apimachinery::field::{Path, render};
 use apimachinery::names;
 use apimachinery::quantity::Quantity;
 use serde_json::{Value, json};
@@ -198,12 +197,8 @@ fn resource_claims(check: &mut Check, resources: &Value, path: &Path, known: &BT
             } else {
                 format!(": {}", names.join(", "))
             };
-            check.errors.push(Error {
-                kind: ErrorType::NotFound,
-                field: path,
-                value: Some(go::quote(name)),
-                detail: format!("must be one of the names in pod.spec.resourceClaims{list}"),
-            });
+            let detail = format!("must be one of the names in pod.spec.resourceClaims{list}");
+            check.not_found(path, &name.into(), detail);
         }
     }
 }

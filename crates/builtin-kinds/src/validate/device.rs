@@ -21,7 +21,7 @@ const PARAMETERS_BYTES_MAX: usize = 10 * 1024;
 type Rule = fn(&mut Check, &Value, &Path);
 
 /// Returns true if a list is not too long. Otherwise it reports one error instead of the errors of the items.
-pub(super) fn has_room(check: &mut Check, items: &[Value], max: usize, path: &Path) -> bool {
+pub(super) fn has_room<T>(check: &mut Check, items: &[T], max: usize, path: &Path) -> bool {
     let fits = items.len() <= max;
     if !fits {
         check.errors.push(Error::too_many(path.clone(), items.len(), max));
@@ -49,7 +49,7 @@ pub(super) fn named<'a>(field: &'static str) -> impl Fn(&'a Value) -> (&'a str, 
     move |item| (text(item, &[field]), text(item, &[field]).into())
 }
 
-fn itself(item: &Value) -> (&str, Value) {
+pub(super) fn itself(item: &Value) -> (&str, Value) {
     (item.as_str().unwrap_or_default(), item.clone())
 }
 

@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
-use apimachinery::field::{Error, Path};
+use apimachinery::field::Path;
 use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::check::Check;
+use super::device::has_room;
 use crate::tree::{at, list};
 
 const VALID_VALUES_MAX: usize = 10;
@@ -47,18 +48,13 @@ pub(super) fn request_policy(check: &mut Check, capacity: &Value, path: &Path) {
     if values.is_empty() {
         policy.check_range(check, range);
     } else {
-        let values: Vec<Quantity> = values.iter().filter_map(parse).collect();
+        let values: Vec<Quantity> = values.iter().flat_map(Quantity::from_json).collect();
         policy.check_values(check, &values);
     }
 }
 
-fn parse(value: &Value) -> Option<Quantity> {
-    Quantity::from_json(value).ok()
-}
-
 fn quantity(parent: &Value, field: &str) -> Option<Quantity> {
-    let value = at(parent, &[field]);
-    parse(value).filter(|_| !value.is_null())
+    Quantity::from_json(at(parent, &[field])).ok()
 }
 
 fn invalid(check: &mut Check, path: Path, value: &Quantity, why: impl Into<String>) {
@@ -75,11 +71,8 @@ impl Policy<'_> {
                 invalid(check, self.path.index(index), value, why);
             }
         }
-        let is_listed = values.len() <= VALID_VALUES_MAX && values.contains(self.default);
-        if values.len() > VALID_VALUES_MAX {
-            let error = Error::too_many(self.path.clone(), values.len(), VALID_VALUES_MAX);
-            check.errors.push(error);
-        } else {
+        let fits = has_room(check, values, VALID_VALUES_MAX, self.path);
+        if fits {
             for (index, value) in values.iter().enumerate() {
                 if value > self.capacity {
                     let why = format!("option is larger than capacity value: {}", self.capacity);
@@ -95,7 +88,7 @@ impl Policy<'_> {
                 }
             }
         }
-        if !is_listed {
+        if !fits || !values.contains(self.default) {
             let why = "default value is not valid according to the requestPolicy";
             invalid(check, self.path.clone(), self.default, why);
         }

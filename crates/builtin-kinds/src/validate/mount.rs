@@ -29,7 +29,7 @@ pub(super) fn mounts(check: &mut Check, container: &Value, path: &Path, volumes:
             check.required(item.child("name"), "");
         }
         if !volumes.contains_key(name) {
-            check.not_found(item.child("name"), &name.into());
+            check.not_found(item.child("name"), &name.into(), "");
         }
         let mount_path = text(mount, &["mountPath"]);
         if mount_path.is_empty() {
@@ -100,7 +100,7 @@ pub(super) fn devices(check: &mut Check, container: &Value, path: &Path, volumes
             check.invalid(of_name.clone(), &name.into(), "must be unique");
         }
         match volumes.get(name) {
-            None => check.not_found(of_name.clone(), &name.into()),
+            None => check.not_found(of_name.clone(), &name.into(), ""),
             Some(true) => {}
             Some(false) => check.invalid(
                 of_name.clone(),

@@ -88,9 +88,6 @@ fn ingress_rule(check: &mut Check, rule: &Value, path: &Path) {
     }
 }
 
-/// The maximum length of the controller of an IngressClass, in bytes.
-const CONTROLLER_MAX: usize = 250;
-
 const PATH_TYPES: &[&str] = &["Exact", "ImplementationSpecific", "Prefix"];
 
 fn ingress_path(check: &mut Check, item: &Value, path: &Path) {
@@ -195,6 +192,9 @@ fn class_parameters(check: &mut Check, parameters: &Value, path: &Path) {
         (Some(_), _) => check.one_of(parameters, path, "scope", &["Cluster", "Namespace"]),
     }
 }
+
+/// The maximum length of the controller of an IngressClass, in bytes.
+const CONTROLLER_MAX: usize = 250;
 
 pub(super) fn ingress_class(check: &mut Check, object: &Value) {
     let path = Path::new("spec");

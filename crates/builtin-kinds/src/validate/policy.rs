@@ -86,21 +86,11 @@ pub(super) fn autoscaler(check: &mut Check, object: &Value) {
     }
 }
 
-/// Checks that an apiVersion has at most a group and a version.
-fn api_version_is_valid(check: &mut Check, version: &str, path: &Path) -> bool {
-    let is_valid = version.matches('/').count() <= 1;
-    if !is_valid {
-        let why = format!("unexpected GroupVersion string: {version}");
-        check.invalid(path.child("apiVersion"), &version.into(), why);
-    }
-    is_valid
-}
-
 fn scale_target(check: &mut Check, target: &Value, path: &Path) {
     check.required_form(target, path, "kind", names::path_segment);
     check.required_form(target, path, "name", names::path_segment);
     let version = text(target, &["apiVersion"]);
-    if api_version_is_valid(check, version, path)
+    if check.api_version(version, &path.child("apiVersion"))
         && !version.contains('/')
         && text(target, &["kind"]) != "ReplicationController"
     {
@@ -186,7 +176,7 @@ fn metric_source(check: &mut Check, field: &str, source: &Value, path: &Path) {
                 let target = at(source, &["describedObject"]);
                 check.required_form(target, &path, "kind", names::path_segment);
                 check.required_form(target, &path, "name", names::path_segment);
-                api_version_is_valid(check, text(target, &["apiVersion"]), &path);
+                check.api_version(text(target, &["apiVersion"]), &path.child("apiVersion"));
             }
             let path = path.child("metric").child("name");
             let name = text(source, &["metric", "name"]);

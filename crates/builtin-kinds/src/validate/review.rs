@@ -4,7 +4,7 @@ use apimachinery::field::{Path, render};
 use apimachinery::names;
 use serde_json::{Map, Value};
 
-use super::check::{Check, GoPrint, TEXT, render_go};
+use super::check::{Check, GoPrint, OBJECT_META, TEXT, render_go};
 use crate::tree::{at, is_zero, list, text};
 
 const ATTRIBUTES: &[GoPrint] = &[GoPrint("Path", "path", TEXT), GoPrint("Verb", "verb", TEXT)];
@@ -141,24 +141,6 @@ fn metadata(check: &mut Check, object: &Value, left: &[&str], why: &str) {
     }
 }
 
-/// The fields of `ObjectMeta` in the order of the Go struct.
-const METADATA: &[&str] = &[
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-];
 const MANAGED_FIELDS: &[&str] = &[
     "manager",
     "operation",
@@ -173,7 +155,7 @@ fn render_metadata(metadata: &Value) -> String {
     let Some(fields) = metadata.as_object() else {
         return render(metadata);
     };
-    render_ordered(fields, METADATA, |name, value| match value {
+    render_ordered(fields, OBJECT_META, |name, value| match value {
         Value::Array(entries) if name == "managedFields" => {
             let entries = entries.iter().filter_map(Value::as_object);
             let entries: Vec<String> = entries

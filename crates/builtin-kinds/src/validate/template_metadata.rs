@@ -3,37 +3,23 @@
 use apimachinery::field::Path;
 use serde_json::Value;
 
-use super::check::Check;
+use super::check::{Check, OBJECT_META};
 use crate::tree::{at, is_zero};
-
-/// The fields that a template must not have.
-const OTHERS: [&str; 13] = [
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-];
 
 /// Validates the metadata of a template.
 pub(super) fn validate(check: &mut Check, metadata: &Value, path: &Path) {
     check.annotations(at(metadata, &["annotations"]), &path.child("annotations"));
     check.labels(at(metadata, &["labels"]), &path.child("labels"));
-    for field in OTHERS {
+    for field in OBJECT_META {
+        if ["annotations", "labels"].contains(field) {
+            continue;
+        }
         let value = at(metadata, &[field]);
         // The API server compares these fields with nil.
-        let is_given = (field == "deletionGracePeriodSeconds" || value.is_array()) && !value.is_null();
+        let is_given = (*field == "deletionGracePeriodSeconds" || value.is_array()) && !value.is_null();
         if is_given || !is_zero(value) {
             // The path has the spelling of the API server's rule.
-            let shown = if field == "uid" { "uID" } else { field };
+            let shown = if *field == "uid" { "uID" } else { field };
             check.forbidden(path.child(shown), "cannot be set");
         }
     }

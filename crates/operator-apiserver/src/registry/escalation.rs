@@ -45,31 +45,7 @@ fn only_releases(object: &Value, old: &Value) -> bool {
     for field in ["ownerReferences", "finalizers", "managedFields"] {
         object::copy_meta(&mut object, old, field);
     }
-    without_empty(object) == without_empty(old.clone())
-}
-
-/// Returns an object without the values that Go treats as empty.
-fn without_empty(mut object: Value) -> Value {
-    fn prune(value: &mut Value) {
-        match value {
-            Value::Object(fields) => {
-                fields.values_mut().for_each(prune);
-                fields.retain(|_, value| !is_empty(value));
-            }
-            Value::Array(items) => items.iter_mut().for_each(prune),
-            _ => {}
-        }
-    }
-    fn is_empty(value: &Value) -> bool {
-        match value {
-            Value::Null => true,
-            Value::Array(items) => items.is_empty(),
-            Value::Object(fields) => fields.is_empty(),
-            _ => false,
-        }
-    }
-    prune(&mut object);
-    object
+    builtin_kinds::tree::is_equivalent(&object, old)
 }
 
 async fn check_role(

@@ -116,9 +116,7 @@ pub(crate) fn list(
         Transform::None => {
             let stored = page.items.iter();
             let items = stored.map(|stored| Ok(item(definition, &definition.serve(&stored.value))));
-            let mut head = list_head(definition, page);
-            head["items"] = json!([]);
-            with_items(head, "items", items, form)?
+            with_items(list_head(definition, page), "items", items, form)?
         }
     };
     Ok(Answer::new(StatusCode::OK, form.content_type(), bytes))
@@ -137,7 +135,7 @@ fn check_size(bytes: usize) -> Result<(), Status> {
     )))
 }
 
-/// Encodes a list, whose `head` has its other fields. Without items, the field remains as it is in the head.
+/// Encodes a list. `head` has its other fields, and the value of `field` if there are no items.
 fn with_items(
     mut head: Value,
     field: &str,
@@ -161,33 +159,40 @@ fn with_items(
         head[field] = values.into();
         return Ok(body::encode(&head, form));
     }
+    list_text(head, field, items, |text, item| {
+        json::write(text, &item?);
+        Ok(())
+    })
+}
+
+/// Writes a list as JSON, item by item.
+fn list_text<T>(
+    mut head: Value,
+    field: &str,
+    items: impl Iterator<Item = T>,
+    mut write: impl FnMut(&mut Vec<u8>, T) -> Result<(), Status>,
+) -> Result<Bytes, Status> {
     if let Some(head) = head.as_object_mut() {
         head.remove(field);
     }
-    let mut text = list_start(&head, field);
+    let mut text = json::to_string(&head).into_bytes();
+    text.pop();
+    text.extend_from_slice(format!(",\"{field}\":[").as_bytes());
     for (index, item) in items.enumerate() {
         if index > 0 {
             text.push(b',');
         }
-        json::write(&mut text, &item?);
+        write(&mut text, item)?;
         check_size(text.len())?;
     }
     text.extend_from_slice(b"]}\n");
     Ok(Bytes::from(text))
 }
 
-/// Returns the text of a list up to its first item.
-fn list_start(head: &Value, field: &str) -> Vec<u8> {
-    let mut text = json::to_string(head).into_bytes();
-    text.pop();
-    text.extend_from_slice(format!(",\"{field}\":[").as_bytes());
-    text
-}
-
 fn list_head(definition: &Definition, page: &Page) -> Value {
     json!({
         "kind": definition.list_kind, "apiVersion": definition.api_version(),
-        "metadata": list_metadata(definition, page),
+        "metadata": list_metadata(definition, page), "items": [],
     })
 }
 
@@ -254,20 +259,15 @@ fn list_protobuf(definition: &Definition, page: &Page) -> Result<Bytes, Status> 
 }
 
 fn list_bytes(definition: &Definition, page: &Page) -> Result<Bytes, Status> {
-    let mut text = list_start(&list_head(definition, page), "items");
-    for (index, stored) in page.items.iter().enumerate() {
-        if index > 0 {
-            text.push(b',');
-        }
+    let head = list_head(definition, page);
+    list_text(head, "items", page.items.iter(), |text, stored| {
         let object = definition.serve(&stored.value);
         let as_stored = Arc::ptr_eq(&object, &stored.value);
         match (as_stored, definition.is_custom()) {
             (true, true) => text.extend_from_slice(stored.bytes()),
-            (true, false) => stored.write_untyped(&mut text),
-            (false, _) => json::write(&mut text, &item(definition, &object)),
+            (true, false) => stored.write_untyped(text),
+            (false, _) => json::write(text, &item(definition, &object)),
         }
-        check_size(text.len())?;
-    }
-    text.extend_from_slice(b"]}\n");
-    Ok(Bytes::from(text))
+        Ok(())
+    })
 }
