@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::affinity;
 use super::check::Check;
-use super::device::{device_name, driver, each, has_room, named, pool_name, qualified_name, unique};
+use super::device::{device_name, driver, each, has_room, itself, named, pool_name, qualified_name, unique};
 use super::device_capacity::request_policy;
 use crate::tree::{at, list, text};
 
@@ -401,17 +401,15 @@ pub(super) fn statuses(check: &mut Check, status: &Value, path: &Path) {
             check.invalid(path.child("data"), &"<value omitted>".into(), why);
         }
         let ips = list(device, &["networkData", "ips"]);
-        let mut seen = BTreeSet::new();
+        let path = path.child("networkData").child("ips");
         for (index, ip) in ips.iter().enumerate() {
-            let (ip, path) = (text(ip, &[]), path.child("networkData").child("ips").index(index));
-            if !seen.insert(ip) {
-                check.duplicate(path.clone(), &ip.into());
-            }
+            let ip = text(ip, &[]);
             if !is_interface_address(ip) {
                 let why = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
-                check.invalid(path, &ip.into(), why);
+                check.invalid(path.index(index), &ip.into(), why);
             }
         }
+        unique(check, ips, &path, itself);
     }
     let mut seen = BTreeSet::new();
     for (index, device) in devices.iter().enumerate() {
